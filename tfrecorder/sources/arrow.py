@@ -16,7 +16,6 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import FILE_NAME, LABEL_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA, FILES
 from tfrecorder.sources.cells import Cells
-from tfrecorder.sources.path_source import refuse_form
 from tfrecorder.sources.table import OBJECTS, RawTable, refuse_twice
 
 #: How many rows of images are in memory at a time.
@@ -43,7 +42,6 @@ def read_arrow(source: Any, options: ConvertOptions) -> RawTable | None:
     """Any table that gives its rows by Arrow's own protocol, as those of polars and DuckDB do."""
     if not hasattr(source, "__arrow_c_stream__"):
         return None
-    refuse_form(options.text_form, "a table in memory has none")
     try:
         table = pa.RecordBatchReader.from_stream(source).read_all()
     except (pa.ArrowException, TypeError, ValueError):  # one column, which has no name

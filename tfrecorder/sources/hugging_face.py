@@ -19,14 +19,21 @@ import pandas as pd
 
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, SPLIT_COLUMN
+from tfrecorder.schema.keys import BOX_COLUMNS, COLUMNS, FILE_NAME, LABEL_COLUMN, SPLIT_COLUMN
 from tfrecorder.schema.kinds import Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.arrow import PIECE, arrow_columns, arrow_table
 from tfrecorder.sources.finding import bad_annotation
 from tfrecorder.sources.objects import as_numbers
-from tfrecorder.sources.path_source import refuse_form
-from tfrecorder.sources.table import OBJECTS, RawTable, as_objects, in_lists, is_list
+from tfrecorder.sources.table import (
+    MASK_COLUMN,
+    OBJECTS,
+    RawTable,
+    as_objects,
+    in_lists,
+    is_list,
+    schema_of,
+)
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -34,6 +41,10 @@ if TYPE_CHECKING:
 #: What the boxes and the classes are called in the column of the objects of each image.
 _BOX = "bbox"
 _CLASSES = ("category", "categories", "label", "labels", "category_id")
+
+
+#: The columns that are read if there is no schema.
+_KNOWN = {*COLUMNS, *BOX_COLUMNS, FILE_NAME, MASK_COLUMN, OBJECTS}
 
 
 def is_hugging_face(source: object) -> bool:
@@ -87,7 +98,6 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable | None:
         return None
     from datasets import concatenate_datasets
 
-    refuse_form(options.text_form, "a dataset of Hugging Face has none")
     parts = _parts(source)
     features = parts[0][1].features
     for split, part in parts:
@@ -98,19 +108,22 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable | None:
             )
     dataset = concatenate_datasets([dataset for _, dataset in parts])
     of = arrow_columns(features.arrow_schema, options)
+    if options.schema is None:  # others, such as vectors, may take more memory than there is
+        needed = [name for name in of.plain if of.ours[name] in _KNOWN or name == options.split_by]
+        of = of._replace(plain=needed)
     plain = {name: _in_arrow(dataset, name)[:][name] for name in of.plain}
-    raw = arrow_table(of, plain, len(dataset), partial(DatasetCells, dataset))
+    raw = with_objects(arrow_table(of, plain, len(dataset), partial(DatasetCells, dataset)))
+    schema = options.schema or schema_of(raw.frame.rename(columns=of.renamed))
     if not isinstance(source, Mapping):
-        return raw
-    schema = options.schema
-    stated = schema.of(Split) if schema else []
+        return replace(raw, schema=schema)
+    stated = schema.of(Split)
     split_column = next(iter(stated), SPLIT_COLUMN)
     if split_column in of.ours.values():
         raise SourceError(
             f"the splits are the keys of the DatasetDict, and it has a column {split_column!r} "
             "too; rename or remove that column."
         )
-    if schema and not stated:
+    if not stated:
         schema = Schema({SPLIT_COLUMN: Split(), **schema.columns})
     splits = pd.Series([split for split, _ in parts], dtype="category")
     of_rows = splits.repeat([len(part) for _, part in parts]).set_axis(raw.frame.index)

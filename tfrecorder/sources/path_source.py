@@ -181,16 +181,14 @@ class Pairs:
     """
 
     def __init__(self, pictures: Iterable[str]) -> None:
-        self._of_stem: dict[str, list[str]] = {}
-        for path in pictures:
-            self._of_stem.setdefault(stem_of(path), []).append(path)
         self._alike: dict[str, list[str]] = {}
-        for stem, paths in self._of_stem.items():
-            self._alike.setdefault(look_of(stem), []).extend(paths)
+        for path in pictures:
+            self._alike.setdefault(look_of(stem_of(path)), []).append(path)
 
     def _with_stem(self, stem: str) -> list[str]:
         """The pictures of a stem, or of one that looks like it."""
-        return self._of_stem.get(stem) or self._alike.get(look_of(stem), [])
+        alike = self._alike.get(look_of(stem), [])
+        return [path for path in alike if stem_of(path) == stem] or alike
 
     def of(self, path: str) -> str:
         """The picture that a file is about; "" if there is none, or it cannot be told.

@@ -133,7 +133,13 @@ def read_table(
         for name in left_out[:MOST_HELD]:
             held[name] = "images" if name in raw.cells else held_by(columns[name])
     table = pd.DataFrame(picked, index=rows)
-    groups = _groups(frame, options.split_by)
+    groups = None
+    if (split_by := options.split_by) is not None:
+        have = [*map(str, frame.columns)]
+        if split_by not in have:
+            words = f"the source has no such column; it has: {have}."
+            raise OptionError.of("split_by", split_by, words)
+        groups = columns[names[have.index(split_by)]].rename(split_by)
     text = raw.text
     findings = raw.findings
     headings = _repeated_headings(frame)
@@ -288,19 +294,6 @@ def _our_names(raw: RawTable, split_by: str | None) -> list[str]:
     return renamed
 
 
-def _groups(frame: pd.DataFrame, split_by: str | None) -> pd.Series | None:
-    if split_by is None:
-        return None
-    names = list(map(str, frame.columns))
-    if split_by not in names:
-        raise OptionError.of(
-            "split_by",
-            split_by,
-            f"the source has no such column; it has: {names}.",
-        )
-    return frame.iloc[:, names.index(split_by)].set_axis(pd.RangeIndex(len(frame)))
-
-
 def stated_numbers(column: pd.Series) -> pd.Series | None:
     """What may be numbers of rows as `to_frame` gives them, -1 for none; None for other values."""
     try:
@@ -314,16 +307,15 @@ def stated_numbers(column: pd.Series) -> pd.Series | None:
 
 def _repeated_headings(frame: pd.DataFrame) -> np.ndarray:
     """The rows that are the names of the columns again, as where files were joined."""
-    rows = np.arange(len(frame)) if len(frame.columns) else np.zeros(0, np.int64)
-    for place, name in enumerate(frame.columns):
-        column = frame.iloc[:, place]
-        is_text = isinstance(column.dtype, pd.StringDtype)
-        if not len(rows) or not (is_text or pd.api.types.infer_dtype(column) == "string"):
-            return rows[:0]
-        # Nearly always, the first column leaves none of the rows.
-        is_name = (column if not place else column.iloc[rows]) == name
-        rows = rows[is_name.fillna(False).to_numpy(dtype=bool)]
-    return rows
+    names = [*frame.columns]
+    first = frame.iloc[:, 0] if names else pd.Series(dtype=object)
+    is_text = isinstance(first.dtype, pd.StringDtype)
+    if not is_text and pd.api.types.infer_dtype(first) != "string":
+        return np.zeros(0, np.int64)
+    # Nearly always, this leaves none of the rows.
+    rows = np.flatnonzero((first == names[0]).fillna(False).to_numpy(dtype=bool))
+    are_all = [[*map(repr, frame.iloc[row])] == [*map(repr, names)] for row in rows]
+    return rows[np.array(are_all, bool)]
 
 
 def holds_splits(column: pd.Series) -> bool:
