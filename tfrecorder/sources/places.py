@@ -20,9 +20,6 @@ from tfrecorder.sources.table import Source, as_texts
 #: How many texts are hashed together: as objects of Python, they take much memory.
 _TOGETHER = 2**14
 
-#: Of how many texts a dictionary takes less time than their hashes, and not much memory.
-_FEW = 2**19
-
 
 def places(
     uris: pa.Array,
@@ -94,15 +91,15 @@ def place_numbers(source: Source, column: str) -> pd.Series:
 def _numbered(texts: pa.LargeStringArray) -> np.ndarray:
     """A number for each text that only equal texts have; -1 for a null.
 
-    A dictionary of fifty million uris would take twice their memory, so of many only those go into
-    one whose hash comes again.
+    A dictionary of fifty million uris would take twice their memory, so only those go into one
+    whose hash comes again.
     """
-    if texts.null_count or len(texts) <= _FEW:
+    if texts.null_count:
         return pc.fill_null(texts.dictionary_encode().indices, -1).to_numpy()
-    hashes = np.empty(len(texts), np.uint64)
+    hashes = np.empty(len(texts), np.int64)
     for start in range(0, len(texts), _TOGETHER):
-        block = texts.slice(start, _TOGETHER).to_numpy(zero_copy_only=False)
-        hashes[start : start + _TOGETHER] = pd.util.hash_array(block, categorize=False)
+        block = texts.slice(start, _TOGETHER).cast(pa.large_binary()).to_pylist()
+        hashes[start : start + len(block)] = np.fromiter(map(hash, block), np.int64, len(block))
     numbers = np.arange(len(texts))
     ordered = np.sort(hashes)
     again = ordered[1:][ordered[1:] == ordered[:-1]]

@@ -178,15 +178,13 @@ def check_label(
     """
     assert isinstance(field.kind, Label)
     default = None if field.kind.default in (NO_LABEL, "") else field.kind.default
-    empty = _is_empty(column)
     missing = None
     labelled = np.ones(len(column), bool)
     if default is not None:
-        missing = empty
+        missing = _is_empty(column)
         column = as_objects(column).where(~missing, default)
-    else:
-        may_lack = is_optional | tested
-        without = (empty | _is_no_label(column)) & may_lack
+    elif is_optional or tested.any():
+        without = (_is_empty(column) | _is_no_label(column)) & (is_optional | tested)
         if is_optional or without[tested].all():
             labelled = ~without
     if not labelled.any():
