@@ -6,7 +6,7 @@ import bisect
 import contextlib
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
@@ -57,7 +57,7 @@ class Look(NamedTuple):
 
     @property
     def ending(self) -> str:
-        return f".{self.path.rpartition('.')[2].lower()}"
+        return self.path[self.path.rfind(".") :].lower()
 
 
 def read_annotated(
@@ -163,7 +163,7 @@ def refuse_unread(listing: Listing, looks: Sequence[Look]) -> None:
 
 def unread_words(listing: Listing, looks: Sequence[Look]) -> list[str]:
     """The files beside images of which nothing is read, by their endings."""
-    counts = Counter(Look(path, "").ending for path in listing.texts)
+    counts = Counter(path[path.rfind(".") :].lower() for path in listing.texts)
     if not counts:
         return []
     words = f"not read: {', '.join(f'{count:,} {ending}' for ending, count in counts.items())}"
@@ -268,28 +268,29 @@ def _of_voc(listing: Listing, looks: Iterable[Look]) -> Iterator[str]:
     for path, text in looks:
         if path.lower().endswith(".xml") and re.search(r"<annotation[\s>]", text):
             folders.add(path.rpartition("/")[0])
-    for path in listing.texts:
+    for path in listing.texts if folders else ():
         if path.lower().endswith(".xml") and path.rpartition("/")[0] in folders:
             yield path
 
 
 def looked_at(listing: Listing) -> list[Look]:
     """The files that are looked at, some of each folder and ending."""
-    groups = dict[tuple[str, str], list[str]]()
+    groups = defaultdict[tuple[str, str], list[str]](list)
     for path in listing.texts:
-        key = path.rpartition("/")[0], path.rpartition(".")[2].lower()
-        groups.setdefault(key, []).append(path)
+        groups[path[: path.rfind("/") + 1], path[path.rfind(".") :]].append(path)
     chosen = []
-    for (folder, _), paths in groups.items():
+    for (folder, ending), paths in groups.items():
         if len(paths) <= _OF_ALL:
             chosen += paths
             continue
-        parts = tuple(filter(None, folder.split("/")))
+        parts = tuple(folder.split("/")[:-1])
         # As they are sorted, those of a folder are together.
         first = bisect.bisect(listing.images, (*parts, ""))
         last = bisect.bisect(listing.images, (*parts, chr(sys.maxunicode)))
-        stems = {stem_of(image[-1]) for image in listing.images[first:last]}
-        others = [path for path in paths if stem_of(path) not in stems]
+        start = len(folder)
+        end = -len(ending)
+        stems = {image[-1].rpartition(".")[0] for image in listing.images[first:last]}
+        others = [path for path in paths if path[start:end] not in stems]
         chosen += {*_spread(paths, _OF_ALL), *_spread(others, _OTHERS)}
     chosen.sort(key=lambda path: (path.count("/"), path))
     chosen = chosen[:_MOST] + _spread(chosen[_MOST:], _MOST)
