@@ -430,6 +430,8 @@ CVAT = '<annotations><image id="0" name="x/a.jpg"><box label="cat" xtl="1"/></im
             "id,breed\na,pug\nb,boxer\n",
             "paths such as 'x/a.jpg' into a column image_uri",
         ),
+        ("labels.csv", "label,file\nred,x/a.jpg\nblue,y/b.jpg\n", "as the source"),
+        ("labels.csv", "at,image_id,label\n0,a,cat\n1,b,dog\n", "paths such as"),
         ("all.json", '[{"file": "x/a.jpg", "category": "cat"}]', "export them"),
     ],
 )
@@ -467,6 +469,8 @@ def test_annotations_that_are_not_read_are_refused_by_name(
         ("labels.csv", "id,class\na,x\nb,y\n"),
         ("list.txt", "./x/a.jpg x\n./y/b.jpg y\n"),
         ("package.json", '{"name": "x", "labels": ["pets"]}'),
+        ("labels.csv", '"label","file"\n"x","x\\a.jpg"\n"y","y/b.jpg"\n'),
+        ("captions.csv", "id,caption\na,a pug on grass\nb,two dogs there\n"),
         ("x/a.json", "{broken"),
         ("x/a.json", ""),
         ("notes.json", "\0\1\2"),
@@ -480,6 +484,12 @@ def test_files_without_boxes_or_classes_do_not_stop_a_class_folder(file: str, te
     words = f"not read: 1 .{file.rpartition('.')[2]}"
     assert source_of("in").notes == [f"{words}, which hold no boxes or classes"]
     assert source_of("in", form="folder").notes == [words]
+
+
+def test_a_list_of_numbered_classes_is_not_of_numbered_images() -> None:
+    pictures(*(f"in/{label}/{number}.jpg" for label in "xy" for number in (0, 1)))
+    put("in/labels.csv", "0,cat\n1,dog\n")
+    assert [label for *_, label in rows_of("in")] == ["x", "x", "y", "y"]
 
 
 def test_folders_of_pictures_and_of_copies_are_no_classes_unless_asked() -> None:

@@ -133,11 +133,11 @@ def refuse_unread(listing: Listing, looks: Sequence[Look]) -> None:
     for look in holding:
         text = look.text.lower()
         mentioned |= {stem_of(look.path.lower()), *_PICTURE.findall(text), *_WORD.findall(text)}
-    known = dict[str, set[str]]()
+    known = defaultdict[str, list[set[str]]](list)
     for parts in listing.images if holding else ():
         *above, name = "/".join(parts).lower().split("/")
         for called in {name, stem_of(name)} & mentioned:
-            known[called] = known.get(called, {*above}).intersection(above)
+            known[called].append({*above})
     unread = [look for look in holding if _holds_objects(look, known)]
     if not unread:
         return
@@ -180,12 +180,12 @@ def _may_hold(look: Look) -> bool:
     return look.ending == ".csv" or (words is not None and words.search(look.text) is not None)
 
 
-def _holds_objects(look: Look, known: Mapping[str, Set[str]]) -> bool:
+def _holds_objects(look: Look, known: Mapping[str, Sequence[Set[str]]]) -> bool:
     """True for a file that may hold objects, if they are of pictures.
 
     Args:
-        known: for each name of a picture that is mentioned, with its ending and without, in lower
-            case: the folders that it lies in.
+        known: for each name of pictures that is mentioned, with its ending and without, in lower
+            case: of each of them the folders that it lies in.
     """
     text = look.text.lower()
     is_of_one = stem_of(look.path.lower()) in known  # Supervisely writes a.jpg.json
@@ -196,13 +196,18 @@ def _holds_objects(look: Look, known: Mapping[str, Set[str]]) -> bool:
     said = []
     is_new = False
     for line in lines:
-        found = _PICTURE.search(line) or _WORD.search(line)
-        name = found[0] if found else ""
-        if name in known:
-            above, _, rest = line.partition(name)
-            folders = {*known[name], *re.split(r"[/\\]", above)}
+        found = _PICTURE.search(line)
+        if found is None and look.ending == ".csv":
+            # Of several pictures, a number is none: it may be of a class, as in 0,cat.
+            ids = (word for word in _WORD.finditer(line) if len(known.get(word[0], ())) == 1)
+            found = next(ids, None)
+        if found is not None and found[0] in known:
+            start = max(line.rfind(mark, 0, found.start()) for mark in ',;\t"') + 1
+            rest = f"{line[:start]} {line[found.end() :]}"
+            above = re.split(r"[/\\]", line[start : found.start()])
             said.append(_says(rest, is_headed))
-            is_new |= said[-1] and rest.strip(" \t,;\"'") not in folders
+            is_list = rest.strip(" \t,;\"'") in {*above, *set.intersection(*known[found[0]])}
+            is_new |= said[-1] and not is_list
         elif is_of_one:
             said.append(_is_box(_WORD.findall(line)))
             is_new |= said[-1]
