@@ -163,6 +163,8 @@ def test_several_labels_of_a_row_have_their_names() -> None:
     tfrecorder.convert(source, "out", schema=schema, progress=False)
     found = sorted(map(list, tfrecorder.to_frame("out")["tags"]))
     assert found == [[], ["apple", "tabby"]]
+    tfrecorder.convert(source, "by type", progress=False)
+    assert sorted(map(list, tfrecorder.to_frame("by type")["label"])) == found
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import contextlib
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tfrecorder import storage
@@ -180,7 +180,7 @@ def _may_hold(look: Look) -> bool:
     return look.ending == ".csv" or (words is not None and words.search(look.text) is not None)
 
 
-def _holds_objects(look: Look, known: Mapping[str, Sequence[Set[str]]]) -> bool:
+def _holds_objects(look: Look, known: Mapping[str, Sequence[set[str]]]) -> bool:
     """True for a file that may hold objects, if they are of pictures.
 
     Args:
@@ -215,15 +215,15 @@ def _holds_objects(look: Look, known: Mapping[str, Sequence[Set[str]]]) -> bool:
 
 
 def _says(rest: str, is_headed: bool) -> bool:
-    """True for what follows the name of a picture if it is a class or a box.
+    """True for what a line says of a picture if it is a class or a box.
 
     Args:
         is_headed: a column is called so.
     """
     words = _WORD.findall(rest)
-    is_class = len(words) == 1 and not _CHECKSUM.fullmatch(words[0])
-    are_flags = len(words) > 1 and {*words} <= {"0", "1"}
-    return (is_headed and bool(words)) or is_class or are_flags or _is_box(words)
+    if len(words) < 2:
+        return any(is_headed or not _CHECKSUM.fullmatch(word) for word in words)
+    return is_headed or {*words} <= {"0", "1"} or _is_box(words)
 
 
 def _is_box(words: Sequence[str]) -> bool:
