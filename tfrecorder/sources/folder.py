@@ -134,68 +134,69 @@ def with_sidecar_files(raw: RawTable, schema: Schema) -> tuple[RawTable, int]:
         return raw, 0
     uris = frame[URI_COLUMN].tolist()
     stems = [os.path.join(raw.base, os.path.splitext(uri)[0]) for uri in uris]
-    texts, faults = _texts_beside(stems, ".json")
-    documents = []
-    for row, text in enumerate(texts):
-        document = _document(text)
-        documents.append(document)
-        if text is not None and not document:
-            faults[row] = f"{stems[row]}.json is not a JSON object with values"
-    findings = [bad_annotation(row, URI_COLUMN, uris[row], words) for row, words in faults.items()]
+    read = 0
+    findings = []
+    documents: list[dict[str, Any]] = [{} for _ in uris]
+    for row, data in enumerate(files_of([f"{stem}.json" for stem in stems])):
+        if data is None:
+            continue
+        read += 1
+        try:
+            documents[row] = _document(data)
+        except ValueError as error:
+            words = f"{stems[row]}.json {error}"
+            findings.append(bad_annotation(row, URI_COLUMN, uris[row], words))
     columns: dict[str, list[Any]] = {}
     for name in wanted:
         columns[name] = [document.get(name) for document in documents]
-    empty = [name for name in wanted if columns[name].count(None) == len(uris)]
-    captions = [name for name in schema.of(Text) if name in empty]
+    empty = {name for name, cells in columns.items() if cells.count(None) == len(uris)}
+    captions = empty.intersection(schema.of(Text))
     rejects = {}
     if len(captions) == 1:
         (name,) = captions
-        of_images, faults = _texts_beside(stems, ".txt")
-        for row, words in faults.items():
-            of_images[row] = "no text"
-            rejects[row] = f"not_decoded: {words}"
-        texts += of_images
-        columns[name] = [_cell(schema.columns[name], text) for text in of_images]
+        kind = schema.columns[name]
+        for row, data in enumerate(files_of([f"{stem}.txt" for stem in stems])):
+            if data is None:
+                continue
+            read += 1
+            try:
+                columns[name][row] = _cell(kind, decoded(data))
+            except NotTextError as error:
+                columns[name][row] = _cell(kind, "no text")
+                rejects[row] = f"not_decoded: {os.path.basename(stems[row])}.txt, {error}"
     made = {
         name: pd.Series(cells, frame.index, object)
         for name, cells in columns.items()
         if cells.count(None) < len(uris)
     }
-    read = len(texts) - texts.count(None)
     passed_over = {**raw.passed_over, "not images": raw.passed_over["not images"] - read}
-    frame = frame.assign(**made)
-    return replace(
-        raw, frame=frame, passed_over=passed_over, findings=findings, rejects=rejects
-    ), read
+    table = replace(
+        raw,
+        frame=frame.assign(**made),
+        passed_over=passed_over,
+        findings=findings,
+        rejects=rejects,
+    )
+    return table, read
 
 
-def _texts_beside(
-    stems: Sequence[str],
-    ending: str,
-) -> tuple[list[str | None], dict[int, str]]:
-    """The texts of the files of images, None for one that is not there; and by row what is none."""
-    texts = list[str | None]()
-    faults = {}
-    for row, data in enumerate(files_of([f"{stem}{ending}" for stem in stems])):
-        texts.append(None)
-        try:
-            texts[row] = None if data is None else decoded(data)
-        except NotTextError as error:
-            faults[row] = f"{os.path.basename(stems[row])}{ending}, {error}"
-    return texts, faults
+def _document(data: bytes) -> dict[str, Any]:
+    """The values in a JSON file.
 
-
-def _document(text: str | None) -> dict[str, Any]:
+    Raises:
+        ValueError: it has none.
+    """
+    text = decoded(data)
     try:
-        read = json.loads(text or "{}")
+        document = json.loads(text)
     except (ValueError, RecursionError):
-        return {}
-    return read if isinstance(read, dict) else {}
+        document = None
+    if not isinstance(document, dict) or not document:
+        raise ValueError("is not a JSON object with values")
+    return document
 
 
-def _cell(kind: Kind, text: str | None) -> str | list[str] | None:
-    if text is None:
-        return None
+def _cell(kind: Kind, text: str) -> str | list[str]:
     if getattr(kind, "shape", ()) == ():
         return text.strip()
     return [line.strip() for line in text.splitlines() if line.strip()]
