@@ -146,13 +146,13 @@ def with_objects(table: RawTable) -> RawTable:
     objects = list[Mapping[str, Any]]()
     counts = []
     for row, cell in enumerate(as_objects(frame[OBJECTS])):
-        of_image = _objects_in(cell)
-        if of_image is None:
+        before = len(objects)
+        try:
+            objects += _objects_in(cell)
+        except ValueError:
             words = "its lists have different lengths, or are no lists of boxes"
             findings.append(bad_annotation(row, OBJECTS, str(cell), words))
-            of_image = []
-        counts.append(len(of_image))
-        objects += of_image
+        counts.append(len(objects) - before)
     if not objects:
         return table
     sizes = np.array(counts)
@@ -176,24 +176,23 @@ def with_objects(table: RawTable) -> RawTable:
     return replace(table, frame=frame, classes=classes, findings=findings)
 
 
-def _objects_in(cell: Any) -> list[Mapping[str, Any]] | None:
+def _objects_in(cell: Any) -> list[Mapping[str, Any]]:
     """The objects in a cell: of a list of dicts, a dict of lists, or either as JSON.
 
-    None if it is none of them, or has an object without a box.
+    Raises:
+        ValueError: it is none of them, or has an object without a box.
     """
-    try:
-        if isinstance(cell, str):
-            cell = json.loads(cell or "[]")
-        if isinstance(cell, Mapping):
-            lists = {key: values for key, values in cell.items() if is_list(values)}
-            rows = zip(*lists.values(), strict=True)
-            cell = [dict(zip(lists, values, strict=True)) for values in rows]
-    except ValueError:
-        return None
+    if isinstance(cell, str):
+        cell = json.loads(cell or "[]")
+    if isinstance(cell, Mapping):
+        lists = {key: values for key, values in cell.items() if is_list(values)}
+        rows = zip(*lists.values(), strict=True)
+        cell = [dict(zip(lists, values, strict=True)) for values in rows]
     if cell is None:
         return []
-    is_sound = is_list(cell) and all(isinstance(one, Mapping) and _BOX in one for one in cell)
-    return list(cell) if is_sound else None
+    if not is_list(cell) or not all(isinstance(one, Mapping) and _BOX in one for one in cell):
+        raise ValueError
+    return list(cell)
 
 
 def _parts(source: Any) -> list[tuple[str, Any]]:

@@ -66,14 +66,16 @@ def path_source(source: Any) -> PathSource | None:
         SourceError: there is no such file or folder.
     """
     if isinstance(source, (list, tuple)) and source:
-        every = [path_source(path) for path in source]
-        if any(given is None or not given.files for given in every):
-            shown = cut(repr(source[:3]), 99)
-            raise SourceError(
-                f"source is a list of {len(source):,}: {shown}; give the paths of files in it, or "
-                "`pandas.DataFrame(source)` of dicts."
-            )
-        files = [file for given in every if given is not None for file in given.files]
+        files = list[str]()
+        for path in source:
+            given = path_source(path)
+            if given is None or not given.files:
+                shown = cut(repr(source[:3]), 99)
+                raise SourceError(
+                    f"source is a list of {len(source):,}: {shown}; give the paths of files in it, "
+                    "or `pandas.DataFrame(source)` of dicts."
+                )
+            files += given.files
         return PathSource(f"{source[0]}, …" if len(source) > 1 else str(source[0]), tuple(files))
     if not isinstance(source, (str, os.PathLike)):
         return None
