@@ -66,7 +66,9 @@ class Fitting:
 
     def counted(self, values: Values) -> Values:
         """Parsed values, once it is certain that there are as many as there must be."""
-        fits = [_size(values[key]) == 0 for key in self._expected.absent or ()]
+        absent = [values[key] for key in self._expected.absent or ()]
+        flat = [value.flat_values if self._batch else value for value in absent]
+        fits = [tf.add_n(list(map(tf.size, flat))) == 0] if flat else []
         for feature in self._single:
             value = values[feature.key]
             counts = value.row_lengths() if self._batch else tf.size(value)
@@ -102,7 +104,3 @@ class Fitting:
         except DatasetError as error:
             return str(error)
         return "a file was changed while it was read; load it again"
-
-
-def _size(values: Any) -> tf.Tensor:
-    return tf.size(values.flat_values if isinstance(values, tf.RaggedTensor) else values)

@@ -24,6 +24,7 @@ from tfrecorder.core.option import (
     option,
     parse_size,
     seconds as check_seconds,
+    spelled,
     text,
 )
 from tfrecorder.images.header import RESIZES
@@ -144,7 +145,7 @@ FEATURE_FORM = re.compile(r"(int64|float|text|bytes)(?:(\?)|\[(\d*)\])?")
 
 
 def _check_features(value: Any) -> str | None:
-    remedy = "give the form of keys, such as `features={'image/caption': 'text[]'}`."
+    remedy = f"give the form of keys, such as {spelled('features', {'image/caption': 'text[]'})}."
     if not isinstance(value, Mapping):
         return remedy
     for key, form in value.items():
