@@ -218,23 +218,22 @@ def _decode_in_full(
     """
     if all(marker != END for marker, _ in markers(data, 2)):
         raise Reject("check", "truncated", f"the JPEG has no end marker ({complaint})")
-    if not _size_agrees(data, header):
+    if not size_agrees(data, header):
         raise Reject("check", "damaged", complaint)
     try:
-        return _picture_of(data, _MODES[components], (header.width, header.height))
+        return picture_of(data, _MODES[components], (header.width, header.height))
     except (ValueError, OSError) as error:
         code = "truncated" if "not enough" in str(error) else "damaged"
         raise Reject("check", code, complaint) from None
 
 
-def _picture_of(data: bytes, mode: str, size: tuple[int, int]) -> Image.Image:
-    """What Pillow decodes.
+def picture_of(data: bytes, mode: str, size: tuple[int, int]) -> Image.Image:
+    """What Pillow decodes of a JPEG whose `size_agrees`, with inks as they are stored.
 
     It uses `frombytes`: `Image.open` would warn and fail over metadata that nobody needs, and its
     `load` is silent about damage if the process sets LOAD_TRUNCATED_IMAGES.
     """
-    raw_mode = "CMYK;I" if mode == "CMYK" else mode
-    return Image.frombytes(mode, size, data, "jpeg", raw_mode, "")
+    return Image.frombytes(mode, size, data, "jpeg", mode, "")
 
 
 def _fits_its_scans(data: bytes, picture: Image.Image) -> bool:
@@ -254,16 +253,16 @@ def _fits_its_scans(data: bytes, picture: Image.Image) -> bool:
                 return False
             pieces += [_RESTART.sub(_WITH_SURPLUS, data[start:end]), _SURPLUS]
     with contextlib.suppress(ValueError):  # as it should be
-        _picture_of(data[: end - 2], picture.mode, picture.size)
+        picture_of(data[: end - 2], picture.mode, picture.size)
         return False
     longer = b"".join([*pieces, data[end:]])
     try:
-        return _picture_of(longer, picture.mode, picture.size) == picture
+        return picture_of(longer, picture.mode, picture.size) == picture
     except (ValueError, OSError):
         return False
 
 
-def _size_agrees(data: bytes, header: Header) -> bool:
+def size_agrees(data: bytes, header: Header) -> bool:
     """False if libjpeg reads a different size.
 
     Pillow's decoder writes rows of libjpeg's width into a buffer of the width that we give it, so

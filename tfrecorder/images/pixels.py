@@ -159,15 +159,10 @@ def _in_words(make: Any, data: Encoded) -> Any:
 def _jpeg_by_pillow(data: bytes) -> Image.Image:
     """A JPEG in its full size, without a look at its metadata."""
     header = jpeg.read_header(data, None)
-    shape = header[:2]
-    try:
-        height, width, *_ = simplejpeg.decode_jpeg_header(data, strict=False)
-    except JPEG_ERRORS:
-        height, width = shape
-    if (height, width) != shape:  # Pillow's decoder would write beyond its buffer
+    if not jpeg.size_agrees(data, header):
         raise ValueError("its headers state two sizes")
     mode = "CMYK" if "cmyk" in header.reduced else _MODES[header.channels]
-    image = Image.frombytes(mode, (width, height), data, "jpeg", mode, "")
+    image = jpeg.picture_of(data, mode, (header.width, header.height))
     if mode != "CMYK":
         return image
     inks = np.asarray(image)
