@@ -225,9 +225,13 @@ def mended(data: bytes, tags: Tags) -> bytes:
     Raises:
         Reject: planes lack what says where they are, or their bytes.
     """
+    is_mixed_up = tags.number(COMPRESSION) == UNCOMPRESSED and (
+        tags.number(PLANAR) == PLANES or tags.number(PHOTOMETRIC) == YCBCR
+    )
+    if not is_mixed_up and not tags.is_inverted:
+        return data
     mended = bytearray(data)
-    is_mixed_up = tags.number(PLANAR) == PLANES or tags.number(PHOTOMETRIC) == YCBCR
-    if is_mixed_up and tags.number(COMPRESSION) == UNCOMPRESSED:
+    if is_mixed_up:
         _compress(mended, tags)
     if tags.is_inverted:
         tags.replace(mended, PHOTOMETRIC, [BLACK_IS_ZERO])
