@@ -493,8 +493,9 @@ def _decoded(
     usual = _MODES[frame.color]
     name = usual if frame.depth == 8 else f"{usual};{frame.depth}"
     mode, name = _OTHER_MODES.get((frame.color, frame.depth), (usual, name))
-    size = (frame.width, frame.height)
-    return Image.frombytes(mode, size, image_data, "zip", (form or name, frame.interlaced))
+    image = Image.new(mode, (frame.width, frame.height), None)
+    image.frombytes(image_data, "zip", (form or name, frame.interlaced))
+    return image
 
 
 def encode_deep(pixels: np.ndarray) -> bytes:

@@ -269,7 +269,7 @@ def _decode(
             if tags.is_preview(has_more="frames" in unseen):
                 raise unsupported("a TIFF that begins with a preview, as cameras' raw photos do")
             stored = image.size[::-1] if orientation >= 5 else image.size
-            image.im = Image.new(image.mode, stored).im  # else Pillow's limit holds, not ours
+            image.im = Image.new(image.mode, stored, None).im  # else Pillow's limit holds, not ours
             _load(image, data)
     if tags is None:
         _load(image, data)
