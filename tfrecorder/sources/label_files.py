@@ -58,23 +58,21 @@ def _label_folders(folder: str, root: str) -> Iterator[str]:
 
     In `labels` instead of `images`, or beside the images.
     """
-    parts = folder.split("/")
-    of_root = len(root.split("/")) if f"{folder}/".startswith(f"{root}/") else len(parts)
-    for place in reversed(range(len(parts))):
-        if parts[place].lower() == "images":
-            start = "/".join(parts[:place])
-            below = ["labels", *parts[place + 1 :]]
-            # What lies above the root may not be listed.
-            yield "/".join([start, *below]) if place < of_root else _as_there(start, below)
+    for images in reversed([*re.finditer("(?i)/images(?=/|$)", folder)]):
+        start = folder[: images.start()]
+        below = f"labels{folder[images.end() :]}"
+        # What lies above the root may not be listed.
+        is_below = f"{start}/".startswith(f"{root}/")
+        yield _as_there(start, below) if is_below else f"{start}/{below}"
     yield folder
 
 
-def _as_there(start: str, parts: Sequence[str]) -> str:
-    """A folder whose name may have another case or form of Unicode than the parts say."""
-    whole = "/".join([start, *parts])
+def _as_there(start: str, below: str) -> str:
+    """A path from a folder, in whose names the case or the form of Unicode may be another."""
+    whole = f"{start}/{below}"
     if storage.is_folder(whole):
         return whole
-    for part in parts:
+    for part in below.split("/"):
         names = {look_of(name): name for name in storage.names(start)}
         start = f"{start}/{names.get(look_of(part), part)}"
     return start

@@ -205,17 +205,16 @@ class Said(NamedTuple):
         for row in rows:
             lost.setdefault(splits[row], []).append(row)
         for split, some in lost.items():
-            name = SPELLINGS.get(split.lower(), split) if split else ""
-            count = counted(of_splits[split], "image")
-            where = f"{count} of {name}" if split else count
+            where = f" of {SPELLINGS.get(split.lower(), split)}" if split else ""
+            of = of_splits[split]
             names = some_of([uris[row] for row in some])
-            start = f"no {what} for {len(some):,} of {where} ({names})"
+            start = f"no {what} for {len(some):,} of {counted(of, 'image')}{where} ({names})"
             message = f"{start}; looked for {tried[some[0]]}"
-            if len(some) == of_splits[split] and name != "TEST":
+            if len(some) == of and where != " of TEST":
                 self.find("no_annotations", message, len(some))
             else:
                 message += "; they are without objects"
-                self.weigh("missing_annotations", message, len(some), of_splits[split])
+                self.weigh("missing_annotations", message, len(some), of)
 
     def without_image(
         self,

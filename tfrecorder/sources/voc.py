@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -177,8 +178,9 @@ def _entries(
     entries = dict[str, _Entry]()
     others = []
     orphans = []
-    documents = _documents([f"{root}/{file}" for file in files])
-    for file, picture, (document, fault) in zip(files, own, documents, strict=True):
+    paths = [f"{root}/{file}" for file in files]
+    for file, picture, data in zip(files, own, files_of(paths), strict=True):
+        document, fault = _document(f"{root}/{file}", data or b"")
         stated = _text(document, "filename")
         named = pairs.named(stated)
         if picture and named not in ("", picture):
@@ -206,20 +208,19 @@ def _entries(
     return entries
 
 
-def _documents(paths: Sequence[str]) -> Iterator[tuple[ElementTree.Element, str]]:
-    """What XML files hold, each with what is wrong with it."""
-    for path, data in zip(paths, files_of(paths), strict=True):
-        fault = ""
-        document = ElementTree.Element("annotation")
-        try:
-            document = ElementTree.fromstring(decoded_xml(data or b""))
-            if document.tag != "annotation":
-                fault = f"{path} is not Pascal VOC's: it holds {cut(document.tag)!r}, no annotation"
-        except NotTextError as error:
-            fault = f"{path}, {error}"
-        except ElementTree.ParseError as error:
-            fault = f"{path} is not sound XML: {error}"
-        yield document, fault
+def _document(path: str, data: bytes) -> tuple[ElementTree.Element, str]:
+    """What an XML file holds, and what is wrong with it."""
+    fault = ""
+    document = ElementTree.Element("annotation")
+    try:
+        document = ElementTree.fromstring(decoded_xml(data))
+        if document.tag != "annotation":
+            fault = f"{path} is not Pascal VOC's: it holds {cut(document.tag)!r}, no annotation"
+    except NotTextError as error:
+        fault = f"{path}, {error}"
+    except ElementTree.ParseError as error:
+        fault = f"{path} is not sound XML: {error}"
+    return document, fault
 
 
 def _splits(
@@ -236,16 +237,13 @@ def _splits(
     Args:
         kind: the name of the folder of lists, in lower case; they may lie above it too.
     """
+    place = re.compile(rf"(?i)(.*/|)imagesets/(?:{kind}/|)(\w+)\.txt")
     # By the tree of folders that they are for, such as "VOC2007/".
     lists: dict[str, dict[str, str]] = {}
     for path in listing.texts:
-        *above, file = path.split("/")
-        lower = [part.lower() for part in above]
-        for folders in (["imagesets", kind], ["imagesets"]):
-            if lower[-len(folders) :] == folders:
-                tree = "".join(f"{part}/" for part in above[: -len(folders)])
-                name = file.lower().removesuffix(".txt")
-                lists.setdefault(tree, {}).setdefault(name, f"{listing.folder}/{path}")
+        if found := place.fullmatch(path):
+            of_tree = lists.setdefault(found[1], {})
+            of_tree.setdefault(found[2].lower(), f"{listing.folder}/{path}")
     of_files = {entry.file: picture for picture, entry in entries.items()}
     file_pairs = Pairs(of_files)
     splits = dict[str, str]()
