@@ -25,14 +25,12 @@ from tfrecorder.sources.finding import Finding, bad_annotation
 from tfrecorder.sources.objects import (
     MASKS,
     ROW,
-    Said,
     as_numbers,
     has_masks,
     image_columns,
     in_rows,
     object_columns,
     objects_of,
-    some_of,
 )
 from tfrecorder.sources.path_source import (
     Pairs,
@@ -43,6 +41,7 @@ from tfrecorder.sources.path_source import (
     stem_of,
     uri_below,
 )
+from tfrecorder.sources.remarks import Remarks, some_of
 from tfrecorder.sources.table import RawTable
 
 #: The name of the file that Roboflow writes beside the images of a split.
@@ -74,15 +73,15 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     base = source.folder or common_folder(roots)
     # The folder that the uris start from.
     top = storage.absolute(storage.given_path(options.base)) if options.base else base
-    said = Said([], [])
-    names = _class_names(said, files)
+    remarks = Remarks([], [])
+    names = _class_names(remarks, files)
     images: Images = {}
     frames = []
     for file, root in zip(files, roots, strict=True):
         split = _split_of(file, bool(source.folder))
         starts = [""] if options.base else _starts(file.path, root.removeprefix(base).strip("/"))
         uris = _uris_of(file, split, starts, top)
-        of_ids = _rows_of(said, file, uris, split, images)
+        of_ids = _rows_of(remarks, file, uris, split, images)
         frames.append(_annotations(file, of_ids, names, masks))
     every = pd.concat(frames, keys=range(len(files)))
 
@@ -96,7 +95,7 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
         stated = files[at[0]].annotations[f"{unknown}_id"][at[1]]
         message = f"{place_of(at)}: no {unknown} has the id {stated!r}"
         of_row = None if row < 0 else row
-        said.findings.append(bad_annotation(of_row, LABEL_COLUMN, str(stated), message))
+        remarks.findings.append(bad_annotation(of_row, LABEL_COLUMN, str(stated), message))
     uris = [image.name for _, image in images.values()]
     ids = [image.id for _, image in images.values()]
     are_numbers = all(isinstance(number, int) for number in ids)
@@ -110,14 +109,14 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
         kinds[_CAPTION] = Text(shape=(None,))
     if others := _unlisted({place for _, place in images}, top):
         count = counted(len(others), "image is", "images are")
-        said.notes.append(f"{count} beside those that the JSON lists: {some_of(others)}")
-    said.not_stored(sum((file.others for file in files), Counter[str]()), _REMEDIES)
+        remarks.notes.append(f"{count} beside those that the JSON lists: {some_of(others)}")
+    remarks.not_stored(sum((file.others for file in files), Counter[str]()), _REMEDIES)
     objects = every[is_sound & ~is_text].drop(columns=_CAPTION)
     if len(objects) or not len(captions):
         sizes = as_numbers([image.size for _, image in images.values()], 2)
         of_boxes, wrong = object_columns(objects, uris, sizes, _SLACK, place_of)
-        said.findings.extend(wrong)
-        said.unused([*names.values()], objects[LABEL_COLUMN].unique())
+        remarks.findings.extend(wrong)
+        remarks.unused([*names.values()], objects[LABEL_COLUMN].unique())
         columns |= of_boxes
         kinds["boxes"] = Boxes(unit="pixel")
         kinds["is_crowd"] = Number(dtype="int64", of="boxes")
@@ -125,8 +124,8 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     return RawTable(
         pd.DataFrame(columns),
         base,
-        findings=said.findings,
-        notes=said.notes,
+        findings=remarks.findings,
+        notes=remarks.notes,
         schema=options.schema or Schema(kinds),
         classes={LABEL_COLUMN: tuple(names.values())} if names else {},
     )
@@ -142,7 +141,7 @@ def _files_in(folder: str) -> list[str]:
     return [path for path in beside if storage.size(path) is not None]
 
 
-def _class_names(said: Said, files: Sequence[CocoFile]) -> dict[str, str]:
+def _class_names(remarks: Remarks, files: Sequence[CocoFile]) -> dict[str, str]:
     """The names of all categories by their form NFC, in the order of the first file that has them.
 
     Of two with one name that are in a file, one may be of no use: some tools write such twins.
@@ -158,7 +157,7 @@ def _class_names(said: Said, files: Sequence[CocoFile]) -> dict[str, str]:
             is_twin = number in used and owners.setdefault(look, number) != number
             if is_twin or looks.setdefault(number, look) != look:
                 message = f"{file.path}: the category {name!r}, id {number}, is there twice"
-                said.findings.append(bad_annotation(None, LABEL_COLUMN, name, message))
+                remarks.findings.append(bad_annotation(None, LABEL_COLUMN, name, message))
     return names
 
 
@@ -167,7 +166,7 @@ Images = dict[tuple[str, str], tuple[int, CocoImage]]
 
 
 def _rows_of(
-    said: Said,
+    remarks: Remarks,
     file: CocoFile,
     uris: Sequence[str],
     split: str,
@@ -182,11 +181,11 @@ def _rows_of(
         first = of_rows.setdefault(row, image)
         if of_ids.setdefault(image.id, row) != row:
             message = f"{file.path}: two images have the id {image.id!r}; the second is {uri!r}"
-            said.findings.append(bad_annotation(row, URI_COLUMN, image.id, message))
+            remarks.findings.append(bad_annotation(row, URI_COLUMN, image.id, message))
         elif first is not image:
             one, other = (f"{cut(entry.name)!r}, id {entry.id}" for entry in (first, image))
             message = f"{file.path} lists one image as {one}, and as {other}"
-            said.findings.append(Finding("listed_twice", [row], URI_COLUMN, [uri], message))
+            remarks.findings.append(Finding("listed_twice", [row], URI_COLUMN, [uri], message))
     return of_ids
 
 

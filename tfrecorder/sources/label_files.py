@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence, Set
 
 from tfrecorder import storage
 from tfrecorder.sources.files import IMAGE_ENDINGS
-from tfrecorder.sources.objects import Said, files_of
+from tfrecorder.sources.objects import files_of
+from tfrecorder.sources.remarks import Remarks
 from tfrecorder.storage.uris import look_of, stem_of
 
 
 def label_files(
-    said: Said,
+    remarks: Remarks,
     images: Sequence[str],
     splits: Sequence[str],
     uris: Sequence[str],
@@ -48,8 +49,8 @@ def label_files(
     for place, folders in used.items():
         orphans += [path.removeprefix(f"{root}/") for path in _orphans(place, with_image, folders)]
     missing = [row for row, path in enumerate(paths) if not path]
-    said.missing("label file", missing, splits, uris, tried)
-    said.without_image("label file", orphans, len(with_image) + len(orphans))
+    remarks.missing("label file", missing, splits, uris, tried)
+    remarks.without_image("label file", orphans, len(with_image) + len(orphans))
     return paths
 
 

@@ -20,14 +20,12 @@ from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Mask, Number, Schema, Split
 from tfrecorder.sources.finding import bad_annotation
 from tfrecorder.sources.objects import (
-    Said,
     as_numbers,
     files_of,
     image_columns,
     lines_in,
     object_columns,
     objects_of,
-    some_of,
     text_of,
 )
 from tfrecorder.sources.path_source import (
@@ -37,6 +35,7 @@ from tfrecorder.sources.path_source import (
     refuse_table_options,
     split_of_folders,
 )
+from tfrecorder.sources.remarks import Remarks, some_of
 from tfrecorder.sources.table import MASK_COLUMN, RawTable
 from tfrecorder.storage.uris import look_of, stem_of
 
@@ -104,9 +103,9 @@ def read_voc(
             masks[look_of(stem_of(path))] = path
         elif kind not in MASK_FOLDERS:
             pictures.append(path)
-    said = Said([], [])
+    remarks = Remarks([], [])
     pairs = Pairs(pictures)
-    entries = _entries(said, listing.folder, files, pairs)
+    entries = _entries(remarks, listing.folder, files, pairs)
     splits, absent = _splits(listing, "segmentation" if schema.of(Mask) else "main", pairs, entries)
     for picture in splits:
         entries.setdefault(picture, _Entry("", ElementTree.Element("none"), ""))
@@ -119,7 +118,7 @@ def read_voc(
         stated.append(splits.get(uri) or split_of_folders(uri) or split_of_folders(file))
         if fault:
             name = file.rpartition("/")[2]
-            said.findings.append(bad_annotation(row, URI_COLUMN, name, fault))
+            remarks.findings.append(bad_annotation(row, URI_COLUMN, name, fault))
         tags = enumerate(document.iterfind("object"), 1)
         objects += (_Object(row, number, tag) for number, tag in tags)
     columns = image_columns(stated, uris)
@@ -130,10 +129,11 @@ def read_voc(
         passed_over["images without annotations"] = len({*pictures}.difference(uris))
         if with_mask:
             remedy = "`mask_uri: mask` in a schema stores them"
-            said.notes.append(f"{NOT_STORED}masks of {counted(len(with_mask), 'image')} ({remedy})")
+            images = counted(len(with_mask), "image")
+            remarks.notes.append(f"{NOT_STORED}masks of {images} ({remedy})")
     if schema.of(Boxes):
         missing = [row for row, uri in enumerate(uris) if not entries[uri].file]
-        said.missing("XML file", missing, stated, uris, [f"{stem_of(uri)}.xml" for uri in uris])
+        remarks.missing("XML file", missing, stated, uris, [f"{stem_of(uri)}.xml" for uri in uris])
 
         def place_of(at: int) -> str:
             row, number, _ = objects[at]
@@ -144,23 +144,23 @@ def read_voc(
         sizes[sizes == 0] = np.nan
         boxes, wrong = object_columns(_objects(objects), uris, sizes, _SLACK, place_of)
         columns |= boxes
-        said.findings.extend(wrong)
+        remarks.findings.extend(wrong)
         not_stored = Counter[str]()
         for one in objects:
             not_stored.update(_beyond(one.tag))
-        said.not_stored(dict(sorted(not_stored.items())), {})
+        remarks.not_stored(dict(sorted(not_stored.items())), {})
     return RawTable(
         pd.DataFrame(columns),
         listing.folder,
         +passed_over,
         schema=schema,
-        findings=said.findings,
-        notes=said.notes,
+        findings=remarks.findings,
+        notes=remarks.notes,
     )
 
 
 def _entries(
-    said: Said,
+    remarks: Remarks,
     root: str,
     files: Sequence[str],
     pairs: Pairs,
@@ -200,11 +200,11 @@ def _entries(
             f"{root}: no image has the name of any of {counted(len(files), 'XML file')}, such as "
             f"{orphans[0]}."
         )
-    said.without_image("XML file", orphans, len(files))
+    remarks.without_image("XML file", orphans, len(files))
     if others:
         count = counted(len(others), "XML file names", "XML files name")
         words = f"{count} another image that is there too: {some_of(others)}"
-        said.find("other_file_name", words, len(others))
+        remarks.find("other_file_name", words, len(others))
     return entries
 
 

@@ -29,7 +29,6 @@ from tfrecorder.sources.named_files import in_threads
 from tfrecorder.sources.objects import (
     MASKS,
     ROW,
-    Said,
     files_of,
     has_masks,
     image_columns,
@@ -39,6 +38,7 @@ from tfrecorder.sources.objects import (
     text_of,
 )
 from tfrecorder.sources.path_source import PathSource, refuse_table_options, split_of_folders
+from tfrecorder.sources.remarks import Remarks
 from tfrecorder.sources.table import RawTable
 
 #: How the files end that name YOLO's classes, and what is in them, the one that says most first: of
@@ -82,11 +82,11 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     if len(source.files) > 1:
         config[""] = [*map(_images_of, source.files)]
     refuse_table_options(options, "a folder of YOLO's form")
-    said = Said([], [])
+    remarks = Remarks([], [])
     names = _class_names(path, config["names"])
     stated = config.get("nc", "")
     if stated not in ("", str(len(names))):
-        said.notes.append(f"{path}: `nc` is {stated}, but `names` has {len(names)}")
+        remarks.notes.append(f"{path}: `nc` is {stated}, but `names` has {len(names)}")
     folder = storage.parent(path)
     root = storage.resolve(str(config.get("path") or "."), folder)
     # The folder that is stated is often that of another machine.
@@ -102,7 +102,7 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
                 # Roboflow names a folder for it even where the user wanted no test set.
                 if split != "test":
                     raise
-                said.notes.append(str(error).removesuffix("."))
+                remarks.notes.append(str(error).removesuffix("."))
                 continue
             images += listed
             splits += [split] * len(listed)
@@ -111,19 +111,19 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     base = source.folder if source.folder and source.files else root
     uris = [image.removeprefix(f"{base}/") for image in images]
     splits = splits if any(splits) else [*map(split_of_folders, uris)]
-    files = label_files(said, images, splits, uris, root)
-    lines = _lines_of(said, files, len(names))
+    files = label_files(remarks, images, splits, uris, root)
+    lines = _lines_of(remarks, files, len(names))
     pose = _numbers_of_pose(path, config)
-    objects = _objects(said, lines, names, pose, has_masks(options))
+    objects = _objects(remarks, lines, names, pose, has_masks(options))
     slack = _slack_of(images, objects)
     boxes, wrong = object_columns(objects, uris, np.ones((len(uris), 2)), slack, lines.place_of)
-    said.unused(names, objects[LABEL_COLUMN])
+    remarks.unused(names, objects[LABEL_COLUMN])
     return RawTable(
         pd.DataFrame({**image_columns(splits, uris), **boxes}),
         base,
         schema=options.schema or _SCHEMA,
-        findings=[*said.findings, *wrong],
-        notes=said.notes,
+        findings=[*remarks.findings, *wrong],
+        notes=remarks.notes,
         classes={LABEL_COLUMN: [*map(str, names)]},
         older_classes={LABEL_COLUMN: [str(typed(name)) for name in names]},
     )
@@ -272,7 +272,7 @@ class _Lines(NamedTuple):
 
 
 def _lines_of(
-    said: Said,
+    remarks: Remarks,
     paths: Sequence[str],
     classes: int,
 ) -> _Lines:
@@ -285,7 +285,7 @@ def _lines_of(
             text = decoded(data or b"")
         except NotTextError as error:
             message = f"{paths[row]}, {error}"
-            said.findings.append(bad_annotation(row, LABEL_COLUMN, "", message))
+            remarks.findings.append(bad_annotation(row, LABEL_COLUMN, "", message))
             continue
         for number, line in enumerate(text.splitlines(), 1):
             words = line.split()
@@ -301,7 +301,7 @@ def _lines_of(
                     fault = f"there is no class {words[0]}; the classes are 0 to {classes - 1}"
             if fault:
                 message = f"{paths[row]}, line {number}: {fault}"
-                said.findings.append(bad_annotation(row, LABEL_COLUMN, line[:200], message))
+                remarks.findings.append(bad_annotation(row, LABEL_COLUMN, line[:200], message))
                 continue
             if len(numbers) != 4:
                 lines.others[len(lines.rows)] = numbers
@@ -334,7 +334,7 @@ _CORNERS = 8
 
 
 def _objects(
-    said: Said,
+    remarks: Remarks,
     lines: _Lines,
     names: Sequence[str],
     pose: int,
@@ -346,7 +346,7 @@ def _objects(
         pose: how many numbers a box with key points has, 0 where nothing says that there are any.
     """
     if not pose and not masks and (pose := _likely_pose([*lines.others.values()])):
-        said.notes.append(
+        remarks.notes.append(
             f"the {pose} numbers of each line are taken for a box and key points, which `kpt_shape`"
             " would state; if they are polygons, a schema with masks reads them so"
         )
@@ -362,7 +362,7 @@ def _objects(
             poses += 1
         elif pose or len(numbers) % 2 or len(numbers) < 4:
             is_sound[place] = False
-            said.findings.append(_miscounted(lines, place, numbers, pose))
+            remarks.findings.append(_miscounted(lines, place, numbers, pose))
         else:
             sides[len(numbers)] += 1
             xs = numbers[0::2]
@@ -373,7 +373,7 @@ def _objects(
     shape = "four corners, perhaps of turned boxes," if {*sides} == {_CORNERS} else "polygons"
     remedy = "the upright box is; `Boxes(masks='segmentation')` in a schema stores the area within"
     counts = {"key points": poses, shape: 0 if masks else sides.total()}
-    said.not_stored(counts, {shape: remedy})
+    remarks.not_stored(counts, {shape: remedy})
     rows = np.array(lines.rows, np.int64)
     labels = np.array(names, dtype=object)[np.array(lines.classes, np.int64)]
     return objects_of(rows, labels, edges, {MASKS: polygons} if masks else {})[is_sound]
