@@ -58,6 +58,9 @@ _SLACK = 1.0
 
 _CAPTION = "caption"
 
+#: By the split and the place of each image its row, and the image with its uri.
+_Images = dict[tuple[str, str], tuple[int, CocoImage]]
+
 
 def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     """COCO's JSON: a file, several, or a folder that has them."""
@@ -75,7 +78,7 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     top = storage.absolute(storage.given_path(options.base)) if options.base else base
     remarks = Remarks([], [])
     names = _class_names(remarks, files)
-    images: Images = {}
+    images: _Images = {}
     frames = []
     for file, root in zip(files, roots, strict=True):
         split = _split_of(file, bool(source.folder))
@@ -161,16 +164,12 @@ def _class_names(remarks: Remarks, files: Sequence[CocoFile]) -> dict[str, str]:
     return names
 
 
-#: By the split and the place of each image its row, and the image with its uri.
-Images = dict[tuple[str, str], tuple[int, CocoImage]]
-
-
 def _rows_of(
     remarks: Remarks,
     file: CocoFile,
     uris: Sequence[str],
     split: str,
-    images: Images,
+    images: _Images,
 ) -> dict[Any, int]:
     """The row of each id of a file, whose images are added where they are not there yet."""
     of_ids: dict[Any, int] = {}

@@ -179,8 +179,8 @@ def _entries(
     others = []
     orphans = []
     paths = [f"{root}/{file}" for file in files]
-    for file, picture, data in zip(files, own, files_of(paths), strict=True):
-        document, fault = _document(f"{root}/{file}", data or b"")
+    documents = map(_document, paths, files_of(paths))
+    for file, picture, (document, fault) in zip(files, own, documents, strict=True):
         stated = _text(document, "filename")
         named = pairs.named(stated)
         if picture and named not in ("", picture):
@@ -208,12 +208,12 @@ def _entries(
     return entries
 
 
-def _document(path: str, data: bytes) -> tuple[ElementTree.Element, str]:
+def _document(path: str, data: bytes | None) -> tuple[ElementTree.Element, str]:
     """What an XML file holds, and what is wrong with it."""
     fault = ""
     document = ElementTree.Element("annotation")
     try:
-        document = ElementTree.fromstring(decoded_xml(data))
+        document = ElementTree.fromstring(decoded_xml(data or b""))
         if document.tag != "annotation":
             fault = f"{path} is not Pascal VOC's: it holds {cut(document.tag)!r}, no annotation"
     except NotTextError as error:
