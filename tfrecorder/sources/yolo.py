@@ -160,7 +160,7 @@ def _read_config(path: str) -> dict[str, Any]:
             key, _, value = map(str.strip, line.partition("="))
             stated[_DARKNET_LISTS.get(key, key)] = _found(value, folder) or value
         if "names" in stated:
-            stated["names"] = lines_in(text_of(stated["names"]))
+            stated["names"] = lines_in(text_of(storage.resolve(stated["names"], folder)))
         return stated
     try:
         config = read_yaml(text)
