@@ -75,7 +75,7 @@ class ConvertOptions(Options):
     encoding: str | None = option(
         None,
         values.check_encoding,
-        "The encoding of a CSV, such as cp1252 or utf-16. Default: UTF-8.",
+        "The encoding of a CSV, such as cp1252. Default: UTF-8, or UTF-16 with its mark.",
         metavar="NAME",
         normal=values.codec,
         shell="read the file with `pandas.read_csv(path, encoding='cp1252')`, and give the frame",

@@ -197,7 +197,7 @@ def _read_file(
             refuse_form(form, "JSON Lines are UTF-8 without a separator")
             frame, stated = read_json_lines(path, copy)
         else:
-            form = _spaced(copy, form)
+            form = _spaced(copy, _marked(copy, form))
             first = _first_row(copy, form)
             if not form.sep:
                 _refuse_other_separator(path, first, names)
@@ -344,6 +344,13 @@ def _first_row(path: str, form: TextForm) -> list[str]:
         return next(filter(None, csv.reader(file, **form.dialect)), [])
 
 
+def _marked(copy: str, form: TextForm) -> TextForm:
+    """The form of a CSV that a byte order mark says is UTF-16, unless its encoding was given."""
+    with open(copy, "rb") as file:
+        is_utf_16 = encoding_of(file.read(4)) == "utf-16"
+    return replace(form, encoding="utf-16") if is_utf_16 and not form.encoding else form
+
+
 def _spaced(path: str, form: TextForm) -> TextForm:
     """The form of a CSV, in whose first row a blank may follow each separator."""
     spaced = replace(form, is_spaced=True)
@@ -407,9 +414,7 @@ def _not_decoded(
     words = f"{path}: line {line} is not UTF-8"
     if is_json:
         return f"{words}; save the file as UTF-8."
-    own = "utf-16" if encoding_of(data) == "utf-16" else "cp1252"
-    by_pandas = f"pandas.read_csv({path!r}, encoding={own!r})"
-    with_it = spelled("encoding", own, by_pandas)
+    with_it = spelled("encoding", "cp1252", f"pandas.read_csv({path!r}, encoding='cp1252')")
     return f"{words}; read it in its own encoding, as with {with_it}, or save the file as UTF-8."
 
 

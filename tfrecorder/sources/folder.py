@@ -107,11 +107,8 @@ def _read(table: PathSource, options: ConvertOptions) -> RawTable | None:
     if not path.endswith(".parquet"):
         with storage.open_seekable(path) as file:
             start = file.read(2**16)
-        encoding = encoding_of(start)
-        if name not in start.decode(encoding, errors="ignore").partition("\n")[0]:
+        if name not in start.decode(encoding_of(start), errors="ignore").partition("\n")[0]:
             return None
-        if encoding == "utf-16" and not options.text_form.encoding and path.endswith(".csv"):
-            options = replace(options, encoding=encoding)
     raw = read_parquet(table, options) or read_files(table, options)
     if raw is not None and name == _ROBOFLOW:
         raw = replace(raw, frame=raw.frame.rename(columns={_ROBOFLOW: FILE_NAME}))
