@@ -330,6 +330,18 @@ def test_a_caption_of_another_encoding_is_a_reject_of_its_row() -> None:
     assert frame.caption.tolist() == ["a: Käfer", "b", "c: Käfer", "d: Käfer"]
 
 
+def test_two_files_that_name_classes_are_not_chosen_from() -> None:
+    pictures("in/images/a.jpg")
+    put("in/labels/a.txt", "0 .5 .5 .2 .2\n")
+    put("in/cats.yaml", "train: images\nnames: [cat]\n")
+    put("in/dogs.yaml", "train: images\nnames: [dog]\n")
+    with pytest.raises(SourceError, match=r"cats\.yaml and dogs\.yaml differ; give the one that"):
+        tfrecorder.validate("in")
+    assert tfrecorder.validate("in/dogs.yaml").ok
+    put("in/dogs.yaml", "train: images\nnames: [cat]\n")
+    assert tfrecorder.validate("in").ok
+
+
 def test_a_table_of_a_folder_may_be_utf_16() -> None:
     pictures("in/a.jpg")
     put("in/metadata.csv", "file_name,label\na.jpg,kät\n", "utf-16")

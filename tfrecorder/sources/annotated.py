@@ -256,9 +256,12 @@ def _of_yolo(looks: Sequence[Look]) -> list[str]:
                 found[path] = text.split()
         if found and (has_lines or ending not in _CLASSES_ALONE):
             first, *others = found
+            other = next((path for path in others if found[path] != found[first]), None)
             if ending != "classes.txt":
+                if other:
+                    raise SourceError(f"{first} and {other} differ; give the one that counts.")
                 return [first]
-            if other := next((path for path in others if found[path] != found[first]), None):
+            if other:
                 raise SourceError(
                     f"{other} has other classes than {first}: {found[other]}, not {found[first]}. "
                     "Convert one folder, and append the other."
