@@ -337,9 +337,9 @@ def test_two_files_that_name_classes_are_not_chosen_from() -> None:
     put("in/dogs.yaml", "train: images\nnames: [dog]\n")
     with pytest.raises(SourceError, match=r"cats\.yaml and dogs\.yaml differ; give the one that"):
         tfrecorder.validate("in")
-    assert tfrecorder.validate("in/dogs.yaml").ok
+    assert "no problems" in str(tfrecorder.validate("in/dogs.yaml"))
     put("in/dogs.yaml", "train: images\nnames: [cat]\n")
-    assert tfrecorder.validate("in").ok
+    assert "no problems" in str(tfrecorder.validate("in"))
 
 
 def test_a_table_of_a_folder_may_be_utf_16() -> None:
