@@ -347,7 +347,7 @@ REDUCED = {
     "bands": "with further bands beside their colours, which are not stored: give each as an image "
     "of its own",
     "appended": "with data behind the picture, such as a phone's video, which the records keep: "
-    "`strip_metadata=True` cuts them off",
+    "strip the metadata to cut them off",
     "cmyk": "in CMYK, turned into RGB without its profile: convert them to sRGB first",
     "profile": "with a colour profile other than sRGB, which training does not apply: convert "
     "them to sRGB first",

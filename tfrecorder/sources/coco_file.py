@@ -157,7 +157,8 @@ def _segments_in(
     ids = _ids_in(f"{folder}/{png}") if masks else None
     for part in annotation["segments_info"]:
         # A mask that is missing is a fault of its row.
-        mask = {"png": png} if ids is None else rle_of(ids == part.get("id"))
+        segment = part.get("id")
+        mask = {"png": png, "id": segment} if ids is None else rle_of(ids == segment)
         yield {**part, "image_id": annotation["image_id"], MASKS: mask}
 
 
