@@ -193,6 +193,43 @@ def test_metrics_of_several_processes_are_those_of_one(
     assert said.count(f"evaluated in {world}") == world, said
 
 
+#: What accelerate is told of an epoch's last batch, in each of two processes.
+TOLD = """
+from accelerate import Accelerator
+import tfrecorder.torch
+
+accelerator, model = Accelerator(cpu=True, gradient_accumulation_steps=3), nn.Linear(1, 1)
+model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.1))
+numbers = dict(decode=False, inputs=["image_uri"], map_fn=lambda data, _: zlib.crc32(data))
+train = accelerator.prepare(tfrecorder.torch.batches("out", "TRAIN", batch_size=4, **numbers))
+for epoch in range(2):
+    steps = ""
+    for some in train:
+        with accelerator.accumulate(model):
+            accelerator.backward(model(some.float()[:, None]).mean())
+            optimizer.step()
+            optimizer.zero_grad()
+            steps += "S" if accelerator.sync_gradients else "."
+    assert steps == "..SS", steps
+for records in (1, 3, 8, 9, 13):
+    chosen = dict(numbers, epoch_size=records, seed=3)
+    alone = tfrecorder.batches("out", "TRAIN", shard=(0, 1), **chosen)
+    whole = [one for some in alone for one in some]
+    padded = tfrecorder.torch.batches("out", "TRAIN", batch_size=4, pad=True, **chosen)
+    found = [accelerator.gather_for_metrics(some) for some, _ in accelerator.prepare(padded)]
+    assert torch.cat(found).tolist() == whole, records
+print("gathered")
+accelerator.end_training()
+"""
+
+
+@pytest.mark.slow
+def test_accelerate_knows_the_end_of_an_epoch_and_what_was_padded(out: str, tmp_path: Path) -> None:
+    skip_without("torch", "accelerate")
+    _, said = train(TOLD, tmp_path / "run", out)
+    assert said.count("gathered") == 2, said
+
+
 REFUSED = {
     "pytorch_lightning": (
         """
