@@ -278,7 +278,7 @@ train = tfrecorder.torch.batches("out", "TRAIN", batch_size=4, image_size=64)
 for images, labels in accelerator.prepare(DataLoader(train, batch_size=None)):
     Network()(images)
 """,
-        "accelerate would divide again what is divided by `shard=(1, 2)` by torch.distributed",
+        "accelerate would divide again what is divided by `shard=(0, 2)` by torch.distributed",
     ),
     "accelerate of a dataset around them": (
         """

@@ -88,7 +88,8 @@ def tables() -> dict[str, tuple[bytes, Expected]]:
     files: dict[str, tuple[bytes, Expected]] = {
         name: (text.encode(), expected) for name, (text, expected) in texts.items()
     }
-    for encoding in ("utf-16", "utf-32", "latin-1", "cp1252"):
+    files["utf-16"] = (CAFE.encode("utf-16"), 1)
+    for encoding in ("utf-32", "latin-1", "cp1252"):
         files[encoding] = (CAFE.encode(encoding), "is not UTF-8")
     for encoding in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-7", "cp037"):
         files[encoding] = (CAFE.encode(encoding), None)

@@ -103,14 +103,14 @@ def finish(
     Args:
         directory: of a dataset.
         records: of its split TRAIN.
-        runs: each begins where the one before was killed; two hosts then end the epoch.
+        runs: each begins where the one before was killed; two hosts then end the epoch, or one.
     """
     orders = {"seed": seed, "shuffle": shuffle}
     whole = [one for batch in batches(directory, "TRAIN", **orders, **IDS) for one in batch]
     demand(len(set(whole)) == records, f"{len(set(whole))} of {records} records undisturbed")
     words = f"runs={[*runs]}, drop_remainder={drop_remainder}, {orders}"
     state, taken = None, []
-    for run in [*runs, Run(4, 2, records)]:
+    for run in [*runs, Run(4, 2, records), Run(4, 1, records)]:
         left = records - len(taken)
         fills = run.batch_size > 1 and left >= run.world
         if not drop_remainder and not fills and left % run.world:

@@ -55,8 +55,8 @@ class BatchOptions(EpochOptions):
     pad: bool = option(
         False,
         help="Fill the last batch in every process with records from the beginning of the epoch. "
-        "Each batch then has one value more, its last: bool of [batch_size], False for a record "
-        "that is repeated.",
+        "Each batch then has one value more, its last: a bool for each record, False if it is "
+        "repeated.",
     )
     shuffle: bool | str | None = option(
         None,

@@ -248,7 +248,7 @@ class Share:
                 "batch_size",
                 self.batch_size,
                 f"an epoch of {split} has no step, as {counts} cannot fill a batch{of_hosts}. Give "
-                f"a smaller one, or `drop_remainder=False`.",
+                "a smaller one, or `drop_remainder=False`.",
             )
         if self.pad or self.drop_remainder:
             return
@@ -259,10 +259,11 @@ class Share:
         else:
             return
         raise OptionError.of(
-            "batch_size",
-            self.batch_size,
-            f"{counts} of {split} cannot give each of {self.world} processes one in every step. "
-            f"{remedy}, or with `pad=True` of `batches`, which repeats records and says which.",
+            "shard",
+            (self.rank, self.world),
+            f"{counts} of {split} cannot give each of {self.world} processes one in every step, "
+            f"with `batch_size={self.batch_size}`. {remedy}, or with `pad=True` of `batches`, "
+            "which repeats records and says which.",
         )
 
 
