@@ -15,6 +15,7 @@ from typing import Any
 #: The marks that a text may begin with, and the encoding that each stands for.
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",  # which begins as the next one does
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
     b"<\0?\0": "utf-16-le",  # XML without a mark
