@@ -278,7 +278,7 @@ def _uris_of(
 
 def _unlisted(listed: set[str], base: str) -> list[str]:
     """The images on a disk that lie beside these and are not among them."""
-    others = set[str]()
+    others = []
     # A store would have to be asked for each of perhaps thousands of folders.
     folders = {path.rpartition("/")[0] for path in listed} if storage.is_local(base) else ()
     for folder in folders:
@@ -286,9 +286,9 @@ def _unlisted(listed: set[str], base: str) -> list[str]:
         # Who may read images may perhaps not list them.
         with contextlib.suppress(storage.UnreadableError):
             for name in storage.names(storage.resolve(folder, base)):
-                if name.lower().endswith(IMAGE_ENDINGS) and not name.startswith("."):
-                    others.add(f"{start}{name}")
-    return sorted(others - listed)
+                if (path := f"{start}{name}") not in listed and not name.startswith("."):
+                    others.append(path)
+    return sorted(path for path in others if path.lower().endswith(IMAGE_ENDINGS))
 
 
 def _split_of(file: CocoFile, found: bool) -> str:

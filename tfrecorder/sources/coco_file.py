@@ -116,8 +116,10 @@ def read_file(path: str, masks: bool) -> CocoFile:
             if entry is not True:
                 raise TypeError
         entry = "an id that is a list or an object"
-        of_images = [*annotations["image_id"], *(image.id for image in images)]
-        {*of_images, *annotations["category_id"], *(number for number, _ in categories)}
+        of_lists = [annotations["image_id"], annotations["category_id"]]
+        of_lists += [[image.id for image in images], [number for number, _ in categories]]
+        if any(not {*map(type, ids)}.isdisjoint((list, dict)) for ids in of_lists):
+            raise TypeError
     except (KeyError, TypeError, AttributeError) as error:
         raise SourceError(
             f"{path} is not COCO's JSON because of {str(entry)[:200]}. In its lists, images have "

@@ -134,10 +134,10 @@ def _is_written_list(value: Any) -> bool:
 
 
 def _as_list(value: Any) -> Any:
-    if _is_written_list(value):
-        value = list_in(value)
     if is_list(value):
         return value if isinstance(value, np.ndarray) and value.ndim == 1 else list(value)
+    if _is_written_list(value):
+        return list_in(value)
     return [] if is_missing(value) else [value]
 
 
