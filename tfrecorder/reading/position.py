@@ -201,7 +201,7 @@ class Share:
         >>> Share(100, batch_size=8, rank=1, world=4).places(32)
         range(40, 48)
         >>> [len(Share(97, 8, rank, world=4).places(64)) for rank in range(4)]
-        [5, 4, 4, 4]
+        [4, 4, 4, 5]
         >>> [len(Share(97, 8, rank, world=4).places(81)) for rank in range(4)]
         [4, 4, 4, 4]
         """
