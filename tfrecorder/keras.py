@@ -37,7 +37,7 @@ def dataset(
     directory: Datasets,
     split: str,
     *,
-    start: tuple[int, int] = (0, 0),
+    start: tuple[int, int] | None = None,
     **options: Unpack[BatchKeywords],
 ) -> BatchDataset:
     """The batches of `tfrecorder.batches` for `fit`, `evaluate` and `predict`, on any backend.
@@ -49,7 +49,7 @@ def dataset(
         directory: as for `tfrecorder.batches`.
         split: as for `tfrecorder.batches`.
         start: (epoch, step), both from 0, where the first epoch begins; `TrainingPosition` knows
-            them.  Needs the `seed` of the run to continue.
+            them.  It needs the `seed` of the run to continue.
         **options: those of `tfrecorder.batches`.
 
     Raises:
@@ -61,7 +61,14 @@ def dataset(
         ...                                  image_size=224)  # doctest: +SKIP
         >>> model.fit(train, epochs=5)  # doctest: +SKIP
     """
-    return BatchDataset(batches(directory, split, **options), start)
+    if start is not None and options.get("seed") is None:
+        raise OptionError.of(
+            "start",
+            start,
+            "an epoch's order comes from the seed; give the seed of the run to continue.",
+        )
+    begin = (0, 0) if start is None else start
+    return BatchDataset(batches(directory, split, **options), begin)
 
 
 class BatchDataset(keras.utils.PyDataset):

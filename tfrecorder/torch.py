@@ -68,9 +68,9 @@ class TensorBatches(of_arrays.Batches):
         """The batches of the next epoch, or from a loaded position to the end of its epoch."""
         refuse_trainer(self, self._options.rank)
         with accelerate_told() as epoch:
+            epoch.remainder = self._divide().padded
             for batch in super().__iter__():
                 epoch.end_of_dataloader = not self._position.next
-                epoch.remainder = self._divide().padded
                 yield batch
 
     def _made(

@@ -43,7 +43,7 @@ def refuse_trainer(batches: Any, rank: Rank) -> None:
         if name not in (_ACCELERATE, _FETCH):
             continue  # a frame that is asked for its values keeps them alive, a user's loop too
         asks: Any = frame.f_locals.get("self")
-        if name == _FETCH and asks.dataset is batches and asks.auto_collation:
+        if name == _FETCH and getattr(asks, "dataset", None) is batches and asks.auto_collation:
             raise OptionError(
                 "a DataLoader would put several of these batches together: give it "
                 f"`batch_size=None`, or {words}"

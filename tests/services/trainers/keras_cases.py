@@ -145,5 +145,7 @@ def test_a_start_that_is_none_is_refused() -> None:
     for start in ((0, 9), (0, -1), 3):
         with pytest.raises(OptionError, match=r"start=|step=9: an epoch has 8 steps"):
             dataset(OUT, "TRAIN", seed=7, start=start, **OPTIONS)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match=r"start=.*; give the seed of the run to continue"):
+        dataset(OUT, "TRAIN", start=(0, 0), **OPTIONS)
     with pytest.raises(OptionError, match="there is no option 'batchsize'"):
         dataset(OUT, "TRAIN", batchsize=8)  # type: ignore[call-arg]
