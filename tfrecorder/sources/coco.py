@@ -176,7 +176,8 @@ def _rows_of(
     of_rows: dict[int, CocoImage] = {}
     for image, uri in zip(file.images, uris, strict=True):
         place = posixpath.normpath(uri) if "./" in uri or "//" in uri else uri
-        row, _ = images.setdefault((split, place), (len(images), image._replace(name=uri)))
+        entry = len(images), CocoImage(image.id, uri, image.size)
+        row, _ = images.setdefault((split, place), entry)
         first = of_rows.setdefault(row, image)
         if of_ids.setdefault(image.id, row) != row:
             message = f"{file.path}: two images have the id {image.id!r}; the second is {uri!r}"

@@ -21,10 +21,11 @@ from tfrecorder.sources.objects import MASKS
 from tfrecorder.sources.path_source import refuse_pointer
 
 #: What is kept of each annotation.
-_KEPT = ("image_id", "category_id", "bbox", "iscrowd", "area", "caption", MASKS)
+_PLAIN = ("image_id", "category_id", "iscrowd", "area", "caption")
+_KEPT = (*_PLAIN, "bbox", MASKS)
 
 #: What says nothing beyond that.
-_NO_VALUES = frozenset([*_KEPT[:-1], "id", "num_keypoints", "segments_info", "file_name"])
+_NO_VALUES = frozenset([*_PLAIN, "bbox", "id", "num_keypoints", "segments_info", "file_name"])
 
 #: What some of the other values are, in words.
 _KINDS = {"keypoints": "key points", MASKS: "masks"}
@@ -69,7 +70,7 @@ def read_file(path: str, masks: bool) -> CocoFile:
     folder = path.removesuffix(".json")
     passed = {*_NO_VALUES, MASKS} if masks else _NO_VALUES
     # By the names in an annotation, those that say more, in words too; most have the same few.
-    names_of: dict[tuple[str, ...], dict[str, str]] = {}
+    names_of: dict[tuple[str, ...], list[tuple[str, str]]] = {}
 
     def slim(value: dict[str, Any]) -> Any:
         """The object itself; or True for an annotation, of which some values are kept."""
@@ -77,19 +78,25 @@ def read_file(path: str, masks: bool) -> CocoFile:
             return value
         is_panoptic = "segments_info" in value
         for annotation in _segments_in(value, folder, masks) if is_panoptic else (value,):
-            made.extend(map(annotation.get, _KEPT[:-1]))
+            made.extend(map(annotation.get, _PLAIN))
+            box = annotation.get("bbox")
+            # Python's collector passes over tuples of numbers, but looks at all lists again and
+            # again, for half a second a million.
+            made.append(tuple(box) if isinstance(box, list) else box)
             # As JSON, which takes a tenth of the memory.
             made.append(json.dumps(annotation.get(MASKS)) if masks else None)
             keys = tuple(annotation)
             if (names := names_of.get(keys)) is None:
                 more = (key for key in keys if key not in passed)
-                names = {key: _KINDS.get(key, repr(cut(key))) for key in more}
+                names = [(key, _KINDS.get(key, repr(cut(key)))) for key in more]
                 names_of[keys] = names
-            for name, words in names.items():
+            for name, words in names:
                 held = annotation[name]
+                if not held or (name == "keypoints" and annotation.get("num_keypoints") == 0):
+                    continue
                 if name == "attributes" and isinstance(held, dict):
                     others.update(f"the attribute {cut(key)!r}" for key in held if held[key])
-                elif held and (name != "keypoints" or annotation.get("num_keypoints") != 0):
+                else:
                     others[words] += 1
         return True
 
