@@ -62,6 +62,21 @@ MISFITS = {
         f"it holds 2 values of '{LABEL}', not 1",
         None,
     ),
+    "a label of another type": (
+        later(PLAIN | {LABEL: "three"}, PLAIN | {LABEL: 3}),
+        f"it holds bytes under '{LABEL}', not int64",
+        None,
+    ),
+    "edges of another type": (
+        later(BOXED | {EDGES[0]: [2**24 + 1]}, BOXED),
+        f"it holds int64 under '{EDGES[0]}', not float",
+        None,
+    ),
+    "a label of a type that none has": (
+        later(PLAIN | {LABEL: [0.5]}),
+        f"it holds '{LABEL}', and they do not",
+        {LABEL: "float[]"},
+    ),
     "edges of unequal number": (
         later(BOXED | {EDGES[0]: [0.1, 0.2]}, BOXED),
         "does not match the others",

@@ -109,6 +109,8 @@ def test_what_needs_random_access_refuses_compressed_files(
             read()
         assert "unpack it first" in str(raised.value)
         assert "\n" not in str(raised.value)
+    read_in_order = tfrecorder.load(tmp_path, "TRAIN", shard=(0, 1))
+    assert len(list(read_in_order)) == 3, "the remedy that the error names"
 
 
 def test_an_unpacked_file_has_random_access(tmp_path: Path) -> None:

@@ -132,6 +132,24 @@ def test_what_was_chosen_is_shown(
     assert "shard" not in repr(records), "as Grain compares it between processes"
 
 
+@pytest.mark.parametrize(("world", "options"), [(6, {}), (9, {"shuffle": "exact"})])
+def test_load_says_once_how_it_divides(
+    out: str,
+    launched: Callable[..., None],
+    caplog: pytest.LogCaptureFixture,
+    world: int,
+    options: dict[str, Any],
+) -> None:
+    launched(SLURM_PROCID=0, SLURM_NTASKS=world, SLURM_STEP_NUM_TASKS=world)
+    with caplog.at_level(logging.WARNING, "tfrecorder"):
+        tfrecorder.load(out, "TRAIN", shard=(0, world), **options)
+        assert not caplog.records, "who gives `shard` knows"
+        for _ in range(2):
+            tfrecorder.load(out, "TRAIN", **options)
+    [said] = [record.getMessage() for record in caplog.records]
+    assert f"each of {world} processes reads about {36 // world} of 36 records" in said
+
+
 def test_processes_that_connect_later_have_one_order_too(
     out: str, launched: Callable[..., None]
 ) -> None:

@@ -14,8 +14,11 @@ import tensorflow as tf
 from tfrecorder.errors import DatasetError
 from tfrecorder.loading.python_side import PythonSide
 from tfrecorder.reading.element_spec import NUMBERS, Values
-from tfrecorder.reading.misfits import Expected
+from tfrecorder.reading.misfits import KINDS_STORED, Expected
 from tfrecorder.schema.keys import Feature
+
+#: What values a tf.train.Feature may have.
+_TYPES = ("bytes", "float", "int64")
 
 
 class Fitting:
@@ -44,17 +47,34 @@ class Fitting:
         self._batch = batch
         self._single = [feature for feature in expected.features if None not in feature.shape]
         kinds = {feature.key: feature.kind for feature in self._single}
+        of_all = {feature.key: feature.kind for feature in expected.features}
+        of_all |= expected.absent or {}
+        self._types = {key: KINDS_STORED.get(kind, "bytes") for key, kind in of_all.items()}
         self.forms = {}
         for key, kind in {**kinds, **(expected.absent or {})}.items():
             dtype = NUMBERS.get(kind, "string")
             self.forms[key] = tf.io.RaggedFeature(tf.as_dtype(dtype), row_splits_dtype=tf.int64)
 
     def known(self, records: tf.Tensor) -> tf.Tensor:
-        """Records, once it is certain that they have no other keys; all are asked in Python."""
+        """Records, once it is certain that TensorFlow can parse them and leaves nothing out."""
         if self._expected.absent is not None:
-            return records
-        are_known = self._side.call(self._are_known, [records], tf.bool)
+            are_known = self._have_types(records)
+        else:
+            are_known = self._side.call(self._are_known, [records], tf.bool)
         return self._side.refuse_unless(are_known, self._words, [], records)
+
+    def _have_types(self, records: tf.Tensor) -> tf.Tensor:
+        """Whether no key that is parsed holds values of another type; 15 us a record."""
+        (features,) = _parts(records, "Example", "features")
+        (entries,) = _parts(features, "Features", "feature")
+        keys, values = _parts(entries, "Features.FeatureEntry", "key", "value")
+        lists = _parts(values, "Feature", *(f"{kind}_list" for kind in _TYPES))
+        fits = []
+        for kind, held in zip(_TYPES, lists, strict=True):
+            others = [key for key, own in self._types.items() if own != kind]
+            is_other = tf.reduce_any(keys[..., None] == tf.constant(others, tf.string), -1)
+            fits.append(~tf.reduce_any(is_other & tf.reduce_any(held != "", -1)))
+        return tf.reduce_all(tf.stack(fits))
 
     def _are_known(self, records: Any) -> bool:
         try:
@@ -104,3 +124,9 @@ class Fitting:
         except DatasetError as error:
             return str(error)
         return "a file was changed while it was read; load it again"
+
+
+def _parts(messages: tf.Tensor, kind: str, *names: str) -> list[tf.Tensor]:
+    """Fields of TensorFlow's messages, all that there are of each, as they are stored."""
+    types = [tf.string] * len(names)
+    return tf.io.decode_proto(messages, f"tensorflow.{kind}", names, types).values

@@ -32,6 +32,7 @@ from tfrecorder.loading.order import (
 from tfrecorder.loading.parsing import parser
 from tfrecorder.loading.python_side import PythonSide
 from tfrecorder.options.keywords import Datasets
+from tfrecorder.options.ranks import Rank, say_divided
 from tfrecorder.options.read import parallel_calls, prefetched
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
 from tfrecorder.reading.element_spec import ElementSpec, picture_of, refuse_sizes, spec_of
@@ -208,19 +209,23 @@ def read_dataset(
     if (rank := chosen.rank).world > 1:
         chosen = dataclasses.replace(chosen, shard=rank[:2])
     if chosen.is_by_number or not isinstance(directory, (str, os.PathLike)):
-        return _read_by_number(directory, split, chosen)
+        return _read_by_number(directory, split, chosen, rank)
     refuse_unread(storage.given_path(directory))
     growing = GrowingDataset(directory, chosen) if chosen.follow else None
     stored = growing.look() if growing else open_dataset(directory, chosen.at, chosen.keys)
     if split is not None:
-        return _load_split(stored, stored.split(split), chosen, growing=growing)
-    return {name: _load_split(stored, name, chosen, growing=growing) for name in stored.splits}
+        return _load_split(stored, stored.split(split), chosen, rank, growing=growing)
+    loaded = {}
+    for name in stored.splits:
+        loaded[name] = _load_split(stored, name, chosen, rank, growing=growing)
+    return loaded
 
 
 def _read_by_number(
     directory: Datasets,
     split: str | None,
     options: LoadOptions,
+    rank: Rank,
 ) -> tf.data.Dataset | dict[str, tf.data.Dataset]:
     """What `load` returns where records are read by number, in the order of `batches`."""
     for name in ("follow", "cache"):
@@ -243,7 +248,7 @@ def _read_by_number(
             balance=options.balance,
             epoch_size=options.epoch_size,
         )
-        return _load_split(records.stored, records.split, options, records)
+        return _load_split(records.stored, records.split, options, rank, records)
 
     if split is not None:
         return load_split(split)
@@ -258,6 +263,7 @@ def _load_split(
     stored: StoredDataset,
     split: str,
     options: LoadOptions,
+    rank: Rank,
     chosen: RecordSet | None = None,
     growing: GrowingDataset | None = None,
 ) -> tf.data.Dataset:
@@ -279,6 +285,7 @@ def _load_split(
         side=side,
     )
     if host:
+        say_divided(rank, host.share.records)
         left = tf.data.experimental.assert_cardinality(len(host.sizes) - options.step)
         dataset = dataset.apply(left)
     ahead = prefetched(element_bytes(stored, split, options), options.budget)
@@ -297,7 +304,7 @@ def _of_host(
     records = stored.records(split)
     if records is not None:
         return host_epoch(split, records, options, by_number=False)
-    if options.shard is not None:
+    if options.rank.world > 1:
         raise DatasetError(
             f"`shard={options.shard!r}`: {stored.uncounted()} Or give each host its own pattern of "
             "files, and `shard=(0, 1)`."
@@ -331,7 +338,8 @@ def _decoded(
         dataset = exact_numbers(chosen, host.share, options, side)
     else:
         # A cache needs a fixed order, so with one the shards are read in order.
-        runs = slices(stored.splits[split], options.shard)
+        part = options.shard if options.rank.world > 1 else None
+        runs = slices(stored.splits[split], part)
         opened = OpenedShards(stored.directory, stored.splits[split], side)
         is_mixed = shuffled and not options.cache
         dataset = read_records(runs, is_mixed, options, opened, stored.note)
