@@ -76,6 +76,7 @@ _GUIDES = {
     "verify": "reliability.md#verify-a-dataset",
     "repair": "reliability.md#repair-a-dataset",
     "info": "look.md",
+    "history": "correct.md#what-was-done",
     "benchmark": "read.md#speed",
     "cache": "train-from-a-bucket.md",
     "inspect": "look.md",

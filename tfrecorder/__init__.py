@@ -28,6 +28,7 @@ Read it:
     to_frame       a pandas frame again
     benchmark      how fast a split is read
     generations    the commits that `at=` can name
+    history        what was done to a dataset
 
 Give it to others:
     card           croissant.json, README.md and a table of the records, in the directory
@@ -97,7 +98,7 @@ if TYPE_CHECKING:
     from tfrecorder.loading.throughput import benchmark as benchmark
     from tfrecorder.output.status import status as status
     from tfrecorder.reading.batches import batches as batches
-    from tfrecorder.reading.commits import generations as generations
+    from tfrecorder.reading.commits import generations as generations, history as history
     from tfrecorder.reading.frame import to_frame as to_frame
     from tfrecorder.reading.info import info as info
     from tfrecorder.reading.records import Records as Records
@@ -120,6 +121,7 @@ _HOMES = {
     "compact": "conversion.compact",
     "convert": "conversion.convert",
     "generations": "reading.commits",
+    "history": "reading.commits",
     "infer_schema": "sources.inference",
     "info": "reading.info",
     "inspect": "inspection.inspect",

@@ -1,6 +1,7 @@
 """The commands that show what a dataset holds, or write it in another form.
 
-They are `info`, `benchmark`, `cache`, `inspect`, `duplicates`, `preview`, `card` and `export`.
+They are `info`, `history`, `benchmark`, `cache`, `inspect`, `duplicates`, `preview`, `card` and
+`export`.
 """
 
 from __future__ import annotations
@@ -90,6 +91,23 @@ def info(
     from tfrecorder.reading.info import info as run
 
     show(run(directory, at, **keys), as_json)
+
+
+@click.command(
+    help="""Show what was done to the dataset in DIRECTORY, newest first.
+
+    A line for each commit: its number, when it began (UTC), and how many rows were added,
+    corrected, moved to another split, removed and rejected.""",
+    epilog="Example: tfrecorder history out",
+)
+@click.argument("directory")
+@json_option
+def history(directory: str, as_json: bool) -> None:
+    from tfrecorder.reading.commits import history as run
+
+    entries = run(directory)
+    values = {"commits": [vars(entry) for entry in entries]}
+    show(values if as_json else "\n".join(map(str, entries)), as_json)
 
 
 def refuse_split(stored: StoredDataset, split: str) -> None:

@@ -14,7 +14,17 @@ import click
 
 from tfrecorder.cli.change import append, compact, remove, stream, undo, update
 from tfrecorder.cli.convert import commit, convert, schema, stage, status, validate, work
-from tfrecorder.cli.look import benchmark, cache, card, duplicates, export, info, inspect, preview
+from tfrecorder.cli.look import (
+    benchmark,
+    cache,
+    card,
+    duplicates,
+    export,
+    history,
+    info,
+    inspect,
+    preview,
+)
 from tfrecorder.cli.output import complain, flags, one_line
 from tfrecorder.cli.process import INTERRUPTED, listen_to_ctrl_c
 from tfrecorder.cli.verify import repair, verify
@@ -175,6 +185,7 @@ for _command in (
     verify,
     repair,
     info,
+    history,
     benchmark,
     cache,
     inspect,

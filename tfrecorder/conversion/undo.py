@@ -42,6 +42,7 @@ class UndoResult(Report):
         classes: the classes that went with it.
         streams: for each source of a stream whose rows went, the position that it was read up to
             before; None for its beginning.
+        line: the line of `history` that was taken back; "" if nothing was committed.
         dry_run: True if nothing was done.
     """
 
@@ -53,6 +54,7 @@ class UndoResult(Report):
     taken_back: int | None = None
     classes: tuple[str, ...] = ()
     streams: Mapping[str, JsonValue] = field(default_factory=dict)
+    line: str = ""
     dry_run: bool = False
 
     def _headline(self) -> str:
@@ -70,7 +72,9 @@ class UndoResult(Report):
         return f"{self.output_dir}: {done} generation {self.taken_back}, {name}{what}"
 
     def _notes(self) -> list[str]:
-        notes = [f"classes that go: {class_words(self.classes)}"] if self.classes else []
+        notes = [f"in the history: {self.line}"] if self.line else []
+        if self.classes:
+            notes.append(f"classes that go: {class_words(self.classes)}")
         for name, position in self.streams.items():
             behind = "its beginning" if position is None else json.dumps(position)
             notes.append(f"stream from {name}: its rows come again; it is read on from {behind}")
@@ -232,6 +236,7 @@ def _result(
             shards=0,
             generation=newest.number,
             taken_back=taken_number(pending),
+            line=str(newest.manifest.commit.log_undone or ""),
         )
     taken, before = taken_by(where, pending) if pending else _newest_addition(where, newest)
     plan = taken.plan
@@ -252,5 +257,6 @@ def _result(
             for name, stream in (plan.rows.streams or {}).items()
             if "from" in stream
         },
+        line=str(taken.manifest.commit.entry),
         dry_run=dry_run,
     )

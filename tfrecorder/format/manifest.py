@@ -342,14 +342,19 @@ def _states(values: ShardNumbers) -> SplitStates:
 _BATCH = "stream"
 
 
+#: What an entry counts.
+COUNTS = ("added", "corrected", "moved", "removed", "rejected")
+
+
 @dataclass(frozen=True, kw_only=True)
 class LogEntry:
-    """What one commit did.
+    """What one commit did; as text a line.
 
     Attributes:
         commit: its number.
         first: the number of the first of several batches of a stream, told together.
-        kind: the value of its `PlanKind`.
+        kind: "conversion", "append", "stream" (a batch), "compaction", "update", "removal" or
+            "undo"; "" where it is not known any more.
         when: when it was staged, in UTC, as "2026-11-28T15:26:33Z"; "" where nobody noted it.
         added: rows that became records of the dataset.
         corrected: records that got other values.
@@ -358,6 +363,7 @@ class LogEntry:
         rejected: rows that became rejects.
         undoes: the number of the commit that it took back; -1 for none.
         undone: the kind of what it took back or abandoned; "" for none.
+        taken_back: an undo took it back; stored nowhere, `tfrecorder.history` finds it out.
     """
 
     commit: int
@@ -371,6 +377,22 @@ class LogEntry:
     rejected: int = 0
     undoes: int = -1
     undone: str = ""
+    taken_back: bool = False
+
+    def __str__(self) -> str:
+        numbers = str(self.commit) if self.first == self.commit else f"{self.first}-{self.commit}"
+        when = self.when.replace("T", " ").removesuffix("Z") or "no time noted"
+        words = self.kind or "not known any more"
+        if self.undoes >= 0:
+            words += f" of generation {self.undoes}"
+        if self.undone:
+            words += f" ({'unfinished ' if self.undoes < 0 else ''}{self.undone})"
+        counts = []
+        for name in COUNTS:
+            if number := getattr(self, name):
+                counts.append(f"{number:,} {name}")
+        told = f"{words}: {', '.join(counts)}" if counts else words
+        return f"{numbers}  {when}  {told}{' (taken back)' if self.taken_back else ''}"
 
     def values(self) -> Document:
         """It as JSON values, without those that are as in most entries."""

@@ -8,7 +8,7 @@ Which commit the card describes is here too.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfrecorder import storage
@@ -19,7 +19,15 @@ from tfrecorder.format import layout
 from tfrecorder.format.documents import TfdsInfo, parse_commit_note, seal, unseal
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard, ShardRange
-from tfrecorder.format.manifest import DatasetRecord, Loss, Manifest
+from tfrecorder.format.manifest import (
+    COUNTS,
+    DatasetRecord,
+    Log,
+    LogEntry,
+    Loss,
+    Manifest,
+    merged_batches,
+)
 from tfrecorder.format.plan import Plan
 from tfrecorder.options.keywords import Path
 from tfrecorder.options.option import require
@@ -307,12 +315,62 @@ def generations(directory: Path, at: int | None = None) -> list[int]:
     """
     where = storage.given_path(directory)
     with storage.failing_as(DatasetError, where):
-        newest = newest_commit(where)
-        if newest is None:
-            raise DatasetError(f"{where} is not a finished dataset that tfrecorder wrote.")
+        newest = _newest(where)
         last = commit_at(where, newest, at)
         numbers = _readable(where, newest)
     return [number for number in reversed(numbers) if number <= last.number]
+
+
+def _newest(where: str) -> Commit:
+    if (newest := newest_commit(where)) is None:
+        raise DatasetError(f"{where} is not a finished dataset that tfrecorder wrote.")
+    return newest
+
+
+def history(directory: Path) -> list[LogEntry]:
+    """What was done to a dataset: an entry for each commit, newest first.
+
+    What `undo` took back stays, marked; the undo's own entry has the counts of it.  Batches of a
+    stream that follow one another may be one entry, and so are commits of which nothing is known.
+    No entry names what was removed.
+
+    Args:
+        directory: what `convert` and `append` wrote.
+
+    Raises:
+        DatasetError: the directory is not a dataset written by this package, or a manifest of it
+            cannot be read.
+
+    Example:
+        >>> print(*tfrecorder.history("out"), sep="\\n")  # doctest: +SKIP
+        1  2026-11-28 15:26:33  update: 3 corrected, 1 moved
+        0  2026-11-28 15:20:01  conversion: 298 added, 2 rejected
+    """
+    where = storage.given_path(directory)
+    with storage.failing_as(DatasetError, where):
+        entries = entries_of(commits(where, _newest(where)))
+    if begin := entries[0].first:  # of form 4, or it was lost
+        entries = (LogEntry(commit=begin - 1, first=0, kind=""), *entries)
+    by_number = {entry.commit: entry for entry in entries}
+    undone = {entry.undoes for entry in entries}
+    told = []
+    for entry in reversed(entries):
+        was = by_number.get(entry.undoes)
+        counts = {} if was is None else {name: getattr(was, name) for name in COUNTS}
+        told.append(replace(entry, taken_back=entry.commit in undone, **counts))
+    return told
+
+
+def entries_of(every: Sequence[Commit]) -> Log:
+    """The entries of a chain of commits, and of those before it, as the next chain keeps them.
+
+    Args:
+        every: the chain, oldest first.
+    """
+    entries = []
+    for commit in every:
+        entries += commit.manifest.commit.entries
+    return merged_batches(entries)
 
 
 def is_own(names: Collection[str]) -> bool:

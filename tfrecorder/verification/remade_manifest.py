@@ -55,7 +55,7 @@ from tfrecorder.format.plan import (
 )
 from tfrecorder.output.directory import names_in
 from tfrecorder.plan.history import APPENDED
-from tfrecorder.reading.commits import Commit, commits, read_commit
+from tfrecorder.reading.commits import Commit, commits, entries_of, read_commit
 from tfrecorder.reading.merged_rows import position_after
 from tfrecorder.schema.fields import Fields, image_fields
 from tfrecorder.schema.splits import SPLIT_TYPE
@@ -70,7 +70,7 @@ from tfrecorder.verification.public_fields import (
     with_names,
 )
 from tfrecorder.verification.remade_tables import Tables, Tallied
-from tfrecorder.writing.manifest import earlier_of, entries_of, extended, manifest_of
+from tfrecorder.writing.manifest import earlier_of, extended, manifest_of
 from tfrecorder.writing.public_files import DATASET_VERSION
 
 #: So many row numbers are left out where those that were given are not known: a dataset has fewer.

@@ -32,6 +32,7 @@ from tfrecorder.reading.commits import (
     Commit,
     all_done,
     commits,
+    entries_of,
     read_commit,
     stored_card,
 )
@@ -39,7 +40,6 @@ from tfrecorder.reading.merged_rows import counted_rows, next_row_of
 from tfrecorder.writing.after_commit import finish, outdated
 from tfrecorder.writing.manifest import (
     earlier_of,
-    entries_of,
     given_up,
     info_without,
     manifest_of,

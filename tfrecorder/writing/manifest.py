@@ -27,7 +27,6 @@ from tfrecorder.format.manifest import (
     Manifest,
     both_losses,
     lasting_losses,
-    merged_batches,
 )
 from tfrecorder.format.plan import (
     OF_A_SOURCE,
@@ -173,18 +172,6 @@ def _log_of(
         undoes=undoes,
         undone=undone,
     )
-
-
-def entries_of(every: Sequence[Commit]) -> Log:
-    """The entries of a chain of commits, and of those before it, as the next chain keeps them.
-
-    Args:
-        every: the chain, oldest first.
-    """
-    entries = []
-    for commit in every:
-        entries += commit.manifest.commit.entries
-    return merged_batches(entries)
 
 
 def earlier_of(every: Sequence[Commit]) -> dict[int, Generation]:
