@@ -317,9 +317,11 @@ def likeness(one: np.ndarray, other: np.ndarray) -> float:
 
 def _parts_of(picture: np.ndarray) -> np.ndarray:
     """The parts of a picture, the whole first, each with the mean 0 and the norm 1."""
-    rows = _means()
-    parts = np.einsum("aij,jk,blk->abil", rows, picture.astype(np.float32), rows, optimize=True)
-    parts = parts.reshape(len(_PARTS) ** 2, -1)
+    rows = _means().reshape(-1, _SIDE)
+    means = rows @ picture.astype(np.float32) @ rows.T
+    # By the part of rows and of columns, then by the place in it.
+    of_parts = means.reshape(len(_PARTS), _COMPARED, len(_PARTS), _COMPARED).swapaxes(1, 2)
+    parts = of_parts.reshape(len(_PARTS) ** 2, -1)
     parts -= parts.mean(1, keepdims=True)
     return parts / (np.linalg.norm(parts, axis=1, keepdims=True) + 1e-6)
 

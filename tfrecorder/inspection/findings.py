@@ -20,6 +20,7 @@ from tfrecorder.inspection.duplicates import SameImage
 from tfrecorder.inspection.gather import Gathered
 from tfrecorder.inspection.record_values import RecordView
 from tfrecorder.inspection.rendering import source_row
+from tfrecorder.inspection.sheets import contrary_boxes, whole_boxes
 from tfrecorder.reading.info import summed
 
 #: The least difference between two shares that counts: of one class, and of the images up to some
@@ -146,6 +147,8 @@ def find(gathered: Gathered) -> list[Remark]:
         *_rejects(gathered),
         *_pictures(gathered),
         *_labels(gathered),
+        *_doubts(gathered),
+        *_boxes(gathered),
         *_differences(gathered),
     ]
     return sorted(remarks, key=lambda remark: SEVERITIES.index(remark.severity))
@@ -288,6 +291,37 @@ def _labels(gathered: Gathered) -> Iterator[Remark]:
             "often, and `tfrecorder.info(…).class_weights()` weighs the loss.",
             "labels",
         )
+
+
+def _doubts(gathered: Gathered) -> Iterator[Remark]:
+    sheets = gathered.sheets
+    if sheets is None or not sheets.doubted:
+        return
+    thing = "object" if sheets.of_objects else "image"
+    names = [
+        f"{_short(_named(one.view))} ({_quoted(one.label)}, like {_quoted(one.like)})"
+        for one in sheets.doubted
+    ]
+    yield Remark(
+        f"{counted(len(names), f'{thing} looks', f'{thing}s look')} like another class: "
+        f"{_first_few(names)}.",
+        "sheets",
+    )
+
+
+def _boxes(gathered: Gathered) -> Iterator[Remark]:
+    if whole := whole_boxes(gathered.usable):
+        boxes = counted(len(whole), "box covers", "boxes cover")
+        names = [f"{_quoted(one.label)} on {_short(_named(one.view))}" for one in whole]
+        yield Remark(f"{boxes} over 90 % of the picture: {_first_few(names)}.", "boxes")
+    if contrary := contrary_boxes(gathered.usable):
+        pairs = counted(len(contrary), "pair of boxes is", "pairs of boxes are")
+        names = [
+            f"{_quoted(one.label)} and {_quoted(other.label)} on {_short(_named(one.view))}"
+            for one, other in contrary
+        ]
+        words = "nearly the same box of another class"
+        yield Remark(f"{pairs} {words}: {_first_few(names)}.", "boxes")
 
 
 #: Columns of a part's images, and what of an image each is.

@@ -9,10 +9,10 @@ import functools
 import itertools
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,7 @@ from tfrecorder.inspection.duplicates import (
 from tfrecorder.inspection.record_values import (
     SIDE,
     SMALL_SIDE,
+    Box,
     RecordView,
     blur_of,
     boxes_of,
@@ -42,6 +43,14 @@ from tfrecorder.inspection.record_values import (
     read_picture,
     to_jpeg,
     view_of,
+)
+from tfrecorder.inspection.sheets import (
+    Sheets,
+    Sighting,
+    extreme_boxes,
+    looks_in,
+    sheets_of,
+    tile_of,
 )
 from tfrecorder.options.read import PreviewOptions
 from tfrecorder.reading.dataset import StoredDataset
@@ -81,6 +90,8 @@ _ODD_SHAPE = 3
 #: 0.53; smoothed by a Gaussian of 4 pixels, 95 % of 202 had more than 0.69.
 _BLURRED = 0.6
 
+_T = TypeVar("_T")
+
 _MEASURED = ["split", "number", "row", "height", "width", "brightness", "contrast"]
 
 
@@ -103,6 +114,8 @@ class Gathered:
         near: near copies; None for what other tools wrote, and without images.
         near_pairs: two records of each group of near copies that is shown.
         pictures: the first record of each duplicate that is shown, by its place.
+        sheets: pictures or objects by class; None without classes.
+        boxes: some of the smallest and of the largest objects, after a title.
         rejects, suspects: the first rows of the two lists; None if they are not known.
     """
 
@@ -118,6 +131,8 @@ class Gathered:
     near: NearCopies | None
     near_pairs: Sequence[Sequence[RecordView]]
     pictures: Mapping[tuple[str, int], RecordView]
+    sheets: Sheets | None
+    boxes: Mapping[str, Sequence[Sighting]]
     rejects: Sequence[Sequence[str]] | None
     suspects: Sequence[Sequence[str]] | None
 
@@ -221,6 +236,10 @@ def gather(
                 near = NearCopies(notes=[str(error)])
         near_pairs = near.pairs(SHOWN_GROUPS) if near else []
         every_view = [*itertools.chain(*seen.values())]
+        sheets = sheets_of(every_view)
+        if sheets is not None:
+            sheets = replace(sheets, shown=looker.tiled(sheets.shown))
+        boxes = looker.tiled(extreme_boxes(every_view))
         images = measured(looks, every_view)
         odd = [*unusual(images), *blurred(every_view)]
         extremes = _extremes(images, odd)
@@ -249,6 +268,8 @@ def gather(
         near=near,
         near_pairs=[[small[place] for place in pair] for pair in near_pairs],
         pictures={place: small[place] for place in firsts},
+        sheets=sheets,
+        boxes=boxes,
         rejects=_first_rows(stored, layout.REJECTS),
         suspects=_first_rows(stored, layout.SUSPECTS),
     )
@@ -275,16 +296,41 @@ class _Looker:
         side: int | None = None,
     ) -> list[RecordView]:
         """What is seen of records, by their numbers in each split; `side` as for `look`."""
+        return self._of_each(functools.partial(self._view, side=side), numbers, verb)
+
+    def _of_each(
+        self,
+        function: Callable[[Record], _T],
+        numbers: Mapping[str, Collection[int]],
+        verb: str,
+    ) -> list[_T]:
+        """What a function gives of records, by their numbers in each split."""
         records: list[Iterable[Record]] = []
         for split, of_split in numbers.items():
             records.append(read_numbered(self.stored, split, of_split))
-        looked_at = map_ahead(
-            self.pool,
-            functools.partial(self._view, side=side),
-            itertools.chain.from_iterable(records),
-            _AHEAD,
-        )
-        return list(counting(looked_at, self.stage(verb, sum(map(len, numbers.values())))))
+        every = itertools.chain.from_iterable(records)
+        results = map_ahead(self.pool, function, every, _AHEAD)
+        return list(counting(results, self.stage(verb, sum(map(len, numbers.values())))))
+
+    def tiled(self, sheets: Mapping[str, Sequence[Sighting]]) -> dict[str, list[Sighting]]:
+        """What class sheets show, with its pictures."""
+        tiles: dict[Place, dict[Box | None, tuple[bytes, int, int]]] = {}
+        numbers: dict[str, set[int]] = {}
+        for one in itertools.chain.from_iterable(sheets.values()):
+            tiles.setdefault(one.view.place, {})[one.box] = (b"", 0, 0)
+            numbers.setdefault(one.view.split, set()).add(one.view.number)
+
+        def draw_parts(record: Record) -> None:
+            image = image_of(record.features, self.stored)
+            of_record = tiles[record.split, record.number]
+            for box in of_record:
+                of_record[box] = tile_of(image, box)
+
+        self._of_each(draw_parts, numbers, "drawing")
+        tiled = {}
+        for name, of_class in sheets.items():
+            tiled[name] = [replace(one, tile=tiles[one.view.place][one.box]) for one in of_class]
+        return tiled
 
     def _view(
         self,
@@ -431,7 +477,9 @@ def look(
             contrast=contrast,
         )
         if side is None:
-            return replace(view, blur=blur_of(image)) if in_full else view
+            view = replace(view, blur=blur_of(image)) if in_full else view
+            boxes = boxes_of(features, stored, (width, height))
+            return replace(view, boxes=boxes, looks=looks_in(pixels, boxes))
         # The picture is kept if its mask does not decode, or its boxes are unsound.
         view = replace(view, jpeg=to_jpeg(pixels), thumb=pixels.size)
         if view.masked:

@@ -27,11 +27,13 @@ from tfrecorder.inspection.findings import Remark, find
 from tfrecorder.inspection.gather import SHOWN_GROUPS, Gathered, gather
 from tfrecorder.inspection.record_values import (
     SMALL_SIDE,
+    Box,
     RecordView,
     read_picture,
     to_jpeg,
 )
 from tfrecorder.inspection.rendering import Format, Plot, histogram, render
+from tfrecorder.inspection.sheets import NEIGHBOURS
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Path, PreviewKeywords, Unpack
 from tfrecorder.options.option import require, takes
@@ -62,13 +64,23 @@ MANY_CLASSES = 30
 SHOWN_CLASSES = 2000
 
 #: The title of each plot, its value, how one is written at its axis, and the axis's range.
-_PLOTS: Sequence[tuple[str, Callable[[RecordView], float], Format, tuple[float, float] | None]] = (
+Span = tuple[float, float] | None
+_SHARE: Format = "{:.2g}".format
+_PLOTS: Sequence[tuple[str, Callable[[RecordView], float], Format, Span]] = (
     ("Shorter side in pixels", lambda view: min(view.width, view.height), "{:,.0f}".format, None),
     ("Longer side in pixels", lambda view: max(view.width, view.height), "{:,.0f}".format, None),
     ("Aspect: width ÷ height", lambda view: view.width / view.height, "{:.3g}".format, None),
     ("File size in kB", lambda view: view.size / 1000, "{:,.4g}".format, None),
     ("Brightness: mean grey level", lambda view: view.brightness, "{:.0f}".format, (0, 255)),
     ("Contrast: deviation of grey levels", lambda view: view.contrast, "{:.0f}".format, (0, 128)),
+)
+
+#: The same of boxes.
+_BOX_PLOTS: Sequence[tuple[str, Callable[[RecordView, Box], float], Format, Span]] = (
+    ("Area: share of the picture", lambda view, box: box.area, "{:.3g}".format, None),
+    ("Aspect: width ÷ height", lambda view, box: _aspect(view, box), "{:.3g}".format, None),
+    ("Middle, from left to right", lambda view, box: _middle(box.xmin, box.xmax), _SHARE, (0, 1)),
+    ("Middle, from top to bottom", lambda view, box: _middle(box.ymin, box.ymax), _SHARE, (0, 1)),
 )
 
 #: The height of the page in a notebook, in pixels.
@@ -225,8 +237,10 @@ def render_page(gathered: Gathered, findings: Sequence[Remark]) -> str:
         classes=class_table(gathered) if "labels" in sections else None,
         plotted=list(usable),
         plots=image_plots(usable) if usable else [],
+        box_plots=box_plots(usable),
         unshown=gathered.unshown,
         at_once=_AT_ONCE,
+        neighbours=NEIGHBOURS,
         shown_faults=_SHOWN_FAULTS,
         shown_groups=SHOWN_GROUPS,
         rejects_file=layout.REJECTS,
@@ -241,8 +255,10 @@ def section_titles(gathered: Gathered) -> dict[str, str]:
     titles = {
         "splits": "Splits",
         "labels": "Labels" if gathered.class_totals else None,
+        "sheets": "Classes side by side" if gathered.sheets else None,
         "records": "Records",
         "images": "Images" if gathered.usable or gathered.unshown else None,
+        "boxes": "Boxes" if gathered.boxes else None,
         "duplicates": "Duplicates and leakage",
         "rejects": "Rejects" if own else None,
         "options": "Options of the conversion" if gathered.info.options else None,
@@ -293,6 +309,28 @@ def image_plots(seen: Mapping[str, Sequence[RecordView]]) -> list[Plot]:
         )
         for title, value, form, span in _PLOTS
     ]
+
+
+def box_plots(seen: Mapping[str, Sequence[RecordView]]) -> list[Plot]:
+    """Areas, aspects and places of each split's boxes; none if there are no boxes."""
+    pairs = {}
+    for split, views in seen.items():
+        if of_split := [(view, box) for view in views for box in view.boxes]:
+            pairs[split] = of_split
+    plots = []
+    for title, value, form, span in _BOX_PLOTS if pairs else ():
+        series = {split: [value(*pair) for pair in of_split] for split, of_split in pairs.items()}
+        plots.append(histogram(series, form, title, span))
+    return plots
+
+
+def _aspect(view: RecordView, box: Box) -> float:
+    height = (box.ymax - box.ymin) * view.height
+    return (box.xmax - box.xmin) * view.width / height if height > 0 else 0.0
+
+
+def _middle(low: float, high: float) -> float:
+    return (low + high) / 2
 
 
 def _name(directory: str) -> str:

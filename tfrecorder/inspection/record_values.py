@@ -6,6 +6,7 @@ Images become small pictures, and figures of their grey levels.
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -71,6 +72,7 @@ class RecordView:
         thumb: the picture's width and height.
         boxes: its objects, if it has a picture.
         files: the name and the size in bytes of each file that is no image.
+        looks: what `sheets` compares of it; None if that was not looked at.
         fault: why there is no picture, or no boxes; empty if there is nothing to say.
     """
 
@@ -90,6 +92,7 @@ class RecordView:
     thumb: tuple[int, int] = (0, 0)
     boxes: tuple[Box, ...] = ()
     files: tuple[tuple[str, int], ...] = ()
+    looks: np.ndarray | None = None
     fault: str = ""
 
     @property
@@ -99,13 +102,32 @@ class RecordView:
 
 @dataclass(frozen=True)
 class Box:
-    """One object: its corners as shares of the image's width and height, and its class."""
+    """One object.
+
+    Attributes:
+        xmin, ymin, xmax, ymax: its corners as shares of the image's width and height.
+        name: of its class.
+        colour: of that class, in all pictures.
+    """
 
     xmin: float
     ymin: float
     xmax: float
     ymax: float
     name: str
+    colour: str
+
+    @property
+    def area(self) -> float:
+        """As a share of the image's."""
+        return max(self.xmax - self.xmin, 0.0) * max(self.ymax - self.ymin, 0.0)
+
+    def overlap(self, other: Box) -> float:
+        """The area that both cover, as a share of what either covers."""
+        width = min(self.xmax, other.xmax) - max(self.xmin, other.xmin)
+        height = min(self.ymax, other.ymax) - max(self.ymin, other.ymin)
+        both = max(width, 0.0) * max(height, 0.0)
+        return both / max(self.area + other.area - both, 1e-12)
 
 
 def view_of(
@@ -209,10 +231,13 @@ def boxes_of(
     if len(names) != len(corners):
         raise ValueError(f"it has {len(corners)} boxes, but {len(names)} classes of objects")
     inside = np.clip(corners, 0, 1).tolist()
-    return tuple(
-        Box(xmin, ymin, xmax, ymax, name)
-        for (ymin, xmin, ymax, xmax), name in zip(inside, names, strict=True)
-    )
+    numbers = {name: number for number, name in enumerate(objects.class_names or ())}
+    boxes = []
+    for (ymin, xmin, ymax, xmax), name in zip(inside, names, strict=True):
+        number = numbers.get(name, zlib.crc32(name.encode(errors="replace")))
+        colour = "#{:02x}{:02x}{:02x}".format(*PALETTE[number % len(PALETTE)])
+        boxes.append(Box(xmin, ymin, xmax, ymax, name, colour))
+    return tuple(boxes)
 
 
 def _names(features: Mapping[str, Values], labels: Field) -> list[str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfrecorder.display.tables import counted, readable_bytes
-from tfrecorder.inspection.record_values import PALETTE, Box, RecordView
+from tfrecorder.inspection.record_values import Box, RecordView
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -92,12 +92,8 @@ def description(view: RecordView) -> str:
 
 
 def box_colours(boxes: Sequence[Box]) -> dict[str, str]:
-    """A colour for each class of object in a picture."""
-    names = sorted({box.name for box in boxes})
-    return {
-        name: "#{:02x}{:02x}{:02x}".format(*PALETTE[place % len(PALETTE)])
-        for place, name in enumerate(names)
-    }
+    """The colour of each class of object in a picture."""
+    return {box.name: box.colour for box in sorted(boxes, key=lambda box: box.name)}
 
 
 def boxes_name_labels(view: RecordView) -> bool:
