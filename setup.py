@@ -38,6 +38,7 @@ PARTS = {
     "coco": ["pycocotools>=2.0.8"],
     # Not beyond the last version whose inner names were tried: tfrecorder/runners/beam_patches.py.
     "beam": ["apache-beam[gcp]>=2.70,<2.78", "urllib3>=2"],
+    "labels": ["cleanlab>=2.7"],
     "kafka": ["confluent-kafka>=2.6"],
     "s3": ["botocore>=1.35", "obstore>=0.10"],
     "tensorflow": ["tensorflow>=2.18"],

@@ -38,6 +38,7 @@ Look at it and check it:
     info           splits, counts, classes, columns, sizes
     inspect        the first records as a table, and their images as files
     duplicates     images that occur more than once, also as near copies
+    suspects       labels that a model's probabilities contradict
     preview        pictures, plots, findings, duplicates and leakage, on one page
     verify         every byte, against what was written
     repair         write the damaged files again
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
     from tfrecorder.inspection.duplicates import duplicates as duplicates
     from tfrecorder.inspection.inspect import inspect as inspect
     from tfrecorder.inspection.preview import preview as preview
+    from tfrecorder.inspection.suspects import suspects as suspects
     from tfrecorder.loading.load import load as load
     from tfrecorder.loading.throughput import benchmark as benchmark
     from tfrecorder.output.status import status as status
@@ -132,6 +134,7 @@ _HOMES = {
     "repair": "verification.repair",
     "status": "output.status",
     "stream": "streaming.stream",
+    "suspects": "inspection.suspects",
     "to_frame": "reading.frame",
     "undo": "conversion.undo",
     "update": "conversion.update",

@@ -129,6 +129,7 @@ class PackageError(TfrecorderError, ImportError):
 _EXTRAS = {
     "apache_beam": "beam",
     "botocore": "s3",
+    "cleanlab": "labels",
     "confluent_kafka": "kafka",
     "keras": "tensorflow",
     "obstore": "s3",

@@ -38,6 +38,7 @@ from tfrecorder.format.layout import BASE, CHANGE, COPY_OF, READ, SAME
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.summary import Summary
 from tfrecorder.inspection.duplicates import OF_COPIES
+from tfrecorder.inspection.suspects import OF_SUSPECTS
 from tfrecorder.options.changes import NOT_UPDATED, UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import OnDataflow, Path, Source, Unpack, UpdateKeywords
@@ -176,9 +177,10 @@ class Update(OnDataset):
         dataset, options = self.open(state)
         say("reading the table")
         table = read_source(self.source, options, dataset.fields)
-        if {*OF_COPIES} <= {*table.left_out}:  # what only says which images are copies
-            others = tuple(name for name in table.left_out if name not in OF_COPIES)
-            table = dataclasses.replace(table, left_out=others)
+        for own in (OF_COPIES, OF_SUSPECTS):  # what `duplicates` and `suspects` add to a table
+            if {*own} <= {*table.left_out}:
+                others = tuple(name for name in table.left_out if name not in own)
+                table = dataclasses.replace(table, left_out=others)
         stored = stored_rows(where, newest)
         if table.stated is not None:
             rows = stored.rows.filter(pa.array(stored.is_newest))

@@ -20,7 +20,7 @@ import pandas as pd
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.display.bars import Stage, counting
 from tfrecorder.display.tables import counted
-from tfrecorder.errors import DatasetError
+from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
 from tfrecorder.inspection.duplicates import (
     Duplicates,
@@ -45,6 +45,7 @@ from tfrecorder.inspection.record_values import (
     view_of,
 )
 from tfrecorder.inspection.sheets import (
+    PER_CLASS,
     Sheets,
     Sighting,
     extreme_boxes,
@@ -54,6 +55,7 @@ from tfrecorder.inspection.sheets import (
 )
 from tfrecorder.options.read import PreviewOptions
 from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.frame import to_frame
 from tfrecorder.reading.info import DatasetInfo, info, summed
 from tfrecorder.reading.record_set import Record, read_numbered
 from tfrecorder.reading.shard_tables import read_row_list
@@ -115,6 +117,7 @@ class Gathered:
         near_pairs: two records of each group of near copies that is shown.
         pictures: the first record of each duplicate that is shown, by its place.
         sheets: pictures or objects by class; None without classes.
+        suspects_by_model: records whose labels a model doubts, the most doubtful first.
         boxes: some of the smallest and of the largest objects, after a title.
         rejects, suspects: the first rows of the two lists; None if they are not known.
     """
@@ -133,6 +136,7 @@ class Gathered:
     pictures: Mapping[tuple[str, int], RecordView]
     sheets: Sheets | None
     boxes: Mapping[str, Sequence[Sighting]]
+    suspects_by_model: Sequence[Sighting]
     rejects: Sequence[Sequence[str]] | None
     suspects: Sequence[Sequence[str]] | None
 
@@ -202,6 +206,7 @@ def gather(
     info: DatasetInfo,
     options: PreviewOptions,
     stage: Stage,
+    suspects: pd.DataFrame | None = None,
 ) -> Gathered:
     """Read what a page shows.
 
@@ -210,6 +215,7 @@ def gather(
         info: what is known about it without reading a record.
         options: what to look at.
         stage: part of a progress bar.
+        suspects: as `tfrecorder.suspects` gives them; None for none.
 
     Raises:
         DatasetError: an index, a record or a list in the dataset is damaged.
@@ -240,6 +246,7 @@ def gather(
         if sheets is not None:
             sheets = replace(sheets, shown=looker.tiled(sheets.shown))
         boxes = looker.tiled(extreme_boxes(every_view))
+        by_model = [] if suspects is None else looker.doubted(suspects)
         images = measured(looks, every_view)
         odd = [*unusual(images), *blurred(every_view)]
         extremes = _extremes(images, odd)
@@ -270,6 +277,7 @@ def gather(
         pictures={place: small[place] for place in firsts},
         sheets=sheets,
         boxes=boxes,
+        suspects_by_model=by_model,
         rejects=_first_rows(stored, layout.REJECTS),
         suspects=_first_rows(stored, layout.SUSPECTS),
     )
@@ -311,6 +319,28 @@ class _Looker:
         every = itertools.chain.from_iterable(records)
         results = map_ahead(self.pool, function, every, _AHEAD)
         return list(counting(results, self.stage(verb, sum(map(len, numbers.values())))))
+
+    def doubted(self, suspects: pd.DataFrame) -> list[Sighting]:
+        """Some of the records whose labels a model doubts, with their pictures.
+
+        Raises:
+            OptionError: a row is not in the dataset.
+        """
+        chosen = suspects[:PER_CLASS]
+        wanted = chosen["source_row" if "source_row" in chosen else "row"].tolist()
+        places: dict[int, Place] = {}
+        for split in self.stored.splits:
+            rows = to_frame(self.stored.directory, split).index
+            places |= {row: (split, place) for place, row in enumerate(rows) if row in wanted}
+        if unknown := [row for row in wanted if row not in places]:
+            raise OptionError.of("suspects", unknown[0], "the dataset has no such row.")
+        found = [places[row] for row in wanted]
+        views = self.pictures(found, SMALL_SIDE)
+        doubts = []
+        for place, suggested in zip(found, chosen["suggested"], strict=True):
+            view = views[place]
+            doubts.append(Sighting(view, ", ".join(view.labels), None, like=str(suggested)))
+        return self.tiled({"": doubts})[""] if doubts else []
 
     def tiled(self, sheets: Mapping[str, Sequence[Sighting]]) -> dict[str, list[Sighting]]:
         """What class sheets show, with its pictures."""

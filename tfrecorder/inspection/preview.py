@@ -140,6 +140,7 @@ class Preview(Report):
 def preview(
     directory: Path,
     html: Path | None = None,
+    suspects: pd.DataFrame | None = None,
     **options: Unpack[PreviewKeywords],
 ) -> Preview:
     """Make a page that shows a dataset: one HTML file that works offline and on its own.
@@ -154,6 +155,7 @@ def preview(
             TFRecord files.
         html: the file to write; an earlier page there is replaced.  With None nothing is written,
             and the result shows itself in a notebook.
+        suspects: labels to show that a model doubts, as `tfrecorder.suspects` gives them.
         **options: what to look at.
 
     Returns:
@@ -171,7 +173,7 @@ def preview(
     target = None if html is None else _target(html, directory)
     stored = open_stored(directory, chosen.at, chosen.keys)
     with record_bar(is_shown(chosen.progress)) as stage:
-        gathered = gather(stored, info(directory, chosen.at, *chosen.keys), chosen, stage)
+        gathered = gather(stored, info(directory, chosen.at, *chosen.keys), chosen, stage, suspects)
     findings = find(gathered)
     page = render_page(gathered, findings)
     if target is not None:
@@ -255,6 +257,7 @@ def section_titles(gathered: Gathered) -> dict[str, str]:
     titles = {
         "splits": "Splits",
         "labels": "Labels" if gathered.class_totals else None,
+        "suspects": "Labels that a model doubts" if gathered.suspects_by_model else None,
         "sheets": "Classes side by side" if gathered.sheets else None,
         "records": "Records",
         "images": "Images" if gathered.usable or gathered.unshown else None,
