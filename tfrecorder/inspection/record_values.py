@@ -236,7 +236,8 @@ def boxes_of(
     for (ymin, xmin, ymax, xmax), name in zip(inside, names, strict=True):
         number = numbers.get(name, zlib.crc32(name.encode(errors="replace")))
         colour = "#{:02x}{:02x}{:02x}".format(*PALETTE[number % len(PALETTE)])
-        boxes.append(Box(xmin, ymin, xmax, ymax, name, colour))
+        sides = {"xmin": xmin, "ymin": ymin, "xmax": xmax, "ymax": ymax}
+        boxes.append(Box(**sides, name=name, colour=colour))
     return tuple(boxes)
 
 

@@ -136,13 +136,11 @@ def looks_in(picture: Image.Image, boxes: Sequence[Box]) -> np.ndarray:
 
 def cropped(picture: Image.Image, box: Box) -> Image.Image:
     """The part of a picture with an object."""
-    width, height = picture.size
-    left, top = box.xmin * width, box.ymin * height
-    right, bottom = box.xmax * width, box.ymax * height
-    rim = max(MARGIN * max(right - left, bottom - top), 1)
-    left, top = max(left - rim, 0), max(top - rim, 0)
-    right, bottom = min(right + rim, width), min(bottom + rim, height)
-    return picture.crop((round(left), round(top), round(right), round(bottom)))
+    extent = np.array([*picture.size, *picture.size])
+    edges = np.array([box.xmin, box.ymin, box.xmax, box.ymax]) * extent
+    rim = max(MARGIN * (edges[2:] - edges[:2]).max(), 1)
+    edges = np.clip(edges + [-rim, -rim, rim, rim], 0, extent)
+    return picture.crop(tuple(edges.round().astype(int).tolist()))
 
 
 def tile_of(image: bytes, box: Box | None) -> tuple[bytes, int, int]:
