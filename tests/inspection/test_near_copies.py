@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.growing_cases import QUIET
+from helpers.planted_cases import planted
 from PIL import Image, ImageChops, ImageDraw, ImageFont
 from support import PHOTOS, TESTS, invoke
 
@@ -549,3 +550,22 @@ def test_a_file_that_is_missing_stays_a_reject_where_copies_are_grouped() -> Non
     frame.loc[len(frame)] = ["gone.jpg", "c0"]
     result = tfrecorder.convert(frame, "out", group_copies=True, max_reject_fraction=1.0, **QUIET)
     assert result.rejects == {"read/not_found": 1}
+
+
+@pytest.mark.parametrize("seed", [11, *(pytest.param(n, marks=pytest.mark.slow) for n in (12, 13))])
+def test_pictures_of_one_scene_with_other_things_in_it_are_no_copies(
+    seed: int, tmp_path: Path
+) -> None:
+    case = planted(tmp_path, seed)
+    frame = case.frame[["split", "image_uri"]].assign(label="shape")
+    copies = {"half.jpg": "5.jpg", "again.jpg": "50.jpg", "other.webp": "90.jpg"}
+    for name, original in copies.items():
+        with Image.open(tmp_path / original) as picture:
+            copy = picture.resize((160, 120)) if name == "half.jpg" else picture.copy()
+        copy.save(tmp_path / name, quality=60)
+        frame.loc[len(frame)] = ["TEST", str(tmp_path / name), "shape"]
+    tfrecorder.convert(frame, tmp_path / "out", progress=False)
+    found = tfrecorder.duplicates(tmp_path / "out", progress=False)
+    names = found["image_uri"].map(lambda uri: Path(uri).name)
+    groups = {frozenset(of_group) for _, of_group in names.groupby(found["group"])}
+    assert groups == {frozenset(pair) for pair in copies.items()}
