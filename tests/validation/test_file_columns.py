@@ -115,19 +115,19 @@ def test_boxes_beyond_their_image_are_named_with_their_rows_as_a_conversion_reje
     frame = boxed(
         (first, 0, 0, width, height),
         (second, 1, 2, 3, 4),
-        (first, 5, 6, width + 0.5, height),
+        (first, 5, 6, width + 1.5, height),
         (third, 1, 1, 2, 2),
         (first, 7, 8, 9, height + 200),
     )
     found = outside(frame)
     size = f"is beyond the image's {width} x {height} pixels"
     words = [
-        f"box 1 (5, 6, {width + 0.5:g}, {height}) {size}",
+        f"box 1 (5, 6, {width + 1.5:g}, {height}) {size}",
         f"box 2 (7, 8, 9, {height + 200}) {size}",
     ]
     assert found.row.tolist() == [2, 4]
     assert set(found.column) == {"x_min"}
-    assert found.value.tolist() == [f"5, 6, {width + 0.5}, {height}", f"7, 8, 9.0, {height + 200}"]
+    assert found.value.tolist() == [f"5, 6, {width + 1.5}, {height}", f"7, 8, 9.0, {height + 200}"]
     assert found.message.tolist() == [f"{str(first)!r}: {one}" for one in words]
     assert found.remedy.str.contains("a conversion would list its image as a reject").all()
     listed = rejected(frame)

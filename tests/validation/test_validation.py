@@ -146,6 +146,13 @@ PROVOKED = {
         {"check_images": True},
         (2, "image_uri", str(CSV)),
     ),
+    "fraction_boxes": (
+        photo_frame().assign(
+            x_min=0.0, y_min=0.0, x_max=at([9.0] * len(PHOTOS), _2=0.5), y_max=1.0
+        ),
+        {},
+        (2, "x_min", "0.0, 0.0, 0.5, 1.0"),
+    ),
     "box_outside": (
         photo_frame().assign(
             x_min=1.0, y_min=1.0, x_max=at([9.0] * len(PHOTOS), _2=5e3), y_max=9.0
@@ -181,6 +188,7 @@ def test_every_code_is_provoked_here() -> None:
     elsewhere |= {"too_alike", "not_compared"}  # see test_near_copies.py
     elsewhere |= {"no_annotations", "missing_annotations", "annotations_without_image"}
     elsewhere |= {"listed_twice", "repeated_box", "other_file_name"}  # test_whole_or_named.py
+    elsewhere |= {"orientation_unsaid", "scaled_boxes"}  # test_orientation.py
     elsewhere.add("not_decoded")
     assert {*PROVOKED, *elsewhere} == severities().keys()
 

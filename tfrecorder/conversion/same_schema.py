@@ -86,7 +86,7 @@ def _column_faults(stored: Mapping[str, Field], given: Mapping[str, Field]) -> I
         before = stored[name]
         differs = field.features != before.features
         # Those that may change the features too.
-        for setting in ("background_class", "tfds_features", "depth"):
+        for setting in ("background_class", "tfds_features", "depth", "upright"):
             is_now, was = (getattr(column.kind, setting, False) for column in (field, before))
             if is_now != was:
                 differs = False

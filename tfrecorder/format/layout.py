@@ -385,6 +385,10 @@ RECORD_OF = RecordOf(*(f"{_PREFIX}record/{name}" for name in RecordOf._fields))
 REJECT_OF = RejectOf(*(f"{_PREFIX}reject/{name}" for name in RejectOf._fields))
 POSITION_OF = PositionOf(*(f"{_PREFIX}stream/{name}" for name in PositionOf._fields))
 
+#: The columns of a plan and of tables with the width and height that a source states of an image; 0
+#: without one, null beside others.
+STATED_OF = (f"{_PREFIX}stated/width", f"{_PREFIX}stated/height")
+
 #: The column of a table, and of a plan that copies, that says what training does not see of a
 #: record's images, as words of `images.header`, such as "frames,alpha"; only where there is some.
 REDUCED = f"{_PREFIX}record/reduced"
@@ -427,8 +431,8 @@ def is_of_place(name: str) -> bool:
 
 
 def is_number_of_source(name: str) -> bool:
-    """True for a column of `SourceOf`, whose values are int64."""
-    return name.startswith(f"{_PREFIX}source.")
+    """True for a column of `SourceOf` or `STATED_OF`, whose values are int64."""
+    return name.startswith((f"{_PREFIX}source.", f"{_PREFIX}stated/"))
 
 
 def value_columns(names: Iterable[str]) -> list[str]:
@@ -447,6 +451,7 @@ def parquet_options(fields: Sequence[Field]) -> dict[str, Any]:
     With checksums: otherwise a flipped byte in a row would look like a fault of its record.
     """
     few = [BASE, SHARD_SPLIT, RECORD_OF.warning, REDUCED, *REJECT_OF, POSITION_OF.source]
+    few += STATED_OF
     few += (field.text_key for field in fields if field.text_key)
     sources = [source_of(field) for field in file_fields(fields)]
     return {

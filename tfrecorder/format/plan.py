@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from tfrecorder.core.arrays import balanced_part
 from tfrecorder.format.documents import PLAN_VERSION, Document, JsonValue, seal, unseal
-from tfrecorder.format.layout import Shard, ShardNumbers, ShardRange, ShardRanges
+from tfrecorder.format.layout import STATED_OF, Shard, ShardNumbers, ShardRange, ShardRanges
 from tfrecorder.format.summary import Summary
 from tfrecorder.schema.fields import (
     Fields,
@@ -552,6 +552,12 @@ class PlannedRow(NamedTuple):
         number = self.values[key]
         assert isinstance(number, int)
         return number
+
+    @property
+    def stated(self) -> tuple[int, int]:
+        """Width and height that the source states of its image; 0 without them."""
+        width, height = (self.number(key) if self.values.get(key) else 0 for key in STATED_OF)
+        return width, height
 
     def numbers(self, key: str) -> list[int]:
         """The integers under a key that has one or several of them."""

@@ -84,6 +84,9 @@ class Changes:
 #: How a note begins that names what of a source's annotations the dataset does not hold.
 NOT_STORED = "not stored: "
 
+#: How a note begins that says that stated sizes decided what boxes are of.
+UPRIGHT = "upright: "
+
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:

@@ -5,7 +5,9 @@ The pixels of objects as COCO states them, polygons or RLE, are drawn as PNGs.
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +17,12 @@ from PIL import Image as Pictures
 
 from tfrecorder.core.threads import Room
 from tfrecorder.images.check import CheckedImage
-from tfrecorder.images.header import Reject
+from tfrecorder.images.header import Header, Reject
 from tfrecorder.images.pixels import picture
-from tfrecorder.images.reencode import encoded
-from tfrecorder.images.transform import Geometry, transform_mask
+from tfrecorder.images.reencode import TURNS_BACK, encoded
+from tfrecorder.images.transform import Geometry, transform_mask, turned
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.kinds import Boxes
+from tfrecorder.schema.kinds import Boxes, Mask
 
 #: What pycocotools takes for each pixel that the edge of a polygon crosses, in bytes.
 _EDGE_BYTES = 80
@@ -79,13 +81,89 @@ def _runs(counts: str | bytes) -> list[int]:
     return runs
 
 
+#: Width and height, in pixels.
+Size = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Plane:
+    """What coordinates on an image are of: its stored pixels, or the picture as one sees it.
+
+    Attributes:
+        size: of the plane in the pixels of the coordinates, which are those of a stated size.
+        pixels: of the image in this plane.
+        orientation: turns the stored pixels to it; 1 if it is of these.
+        words: what is to be known of it, as keys of `header.REDUCED`.
+    """
+
+    size: Size
+    pixels: Size
+    orientation: int
+    words: tuple[str, ...]
+
+
+def plane_of(
+    image: CheckedImage | Header,
+    upright: bool | None,
+    stated: Size = (0, 0),
+) -> Plane:
+    """What the coordinates on an image are of; one value for all of one size.
+
+    Args:
+        upright: as of `Boxes`.  Where it is None, a stated size decides that is of the picture as
+            one sees it and not of the stored one.
+        stated: the size that the source states; 0 without one.
+
+    Raises:
+        Reject: that has other proportions than the image.
+    """
+    return _plane((image.width, image.height), image.orientation, upright, stated)
+
+
+@functools.lru_cache(maxsize=4096)
+def _plane(
+    stored: Size,
+    orientation: int,
+    upright: bool | None,
+    stated: Size,
+) -> Plane:
+    shown = stored[::-1] if orientation >= 5 else stored
+    size = stated if all(stated) else stored
+    fits_stored = _is_scaled(size, stored)
+    fits_shown = _is_scaled(size, shown)
+    if not fits_stored and not fits_shown:
+        detail = "the annotations state {} x {} pixels, and the image has {} x {}"
+        raise Reject("check", "stated_size", detail.format(*size, *stored))
+    words: tuple[str, ...] = () if size in (stored, shown) else ("scaled",)
+    if upright is None:
+        upright = not fits_stored
+        if orientation != 1 and not upright:
+            words += ("turned",)
+    if not (fits_shown if upright else fits_stored):
+        size = size[::-1]
+    if upright:
+        return Plane(size, shown, orientation, words)
+    return Plane(size, stored, 1, words)
+
+
+def _is_scaled(one: Size, other: Size) -> bool:
+    """Whether two sizes have one proportion: the smaller differs by a pixel at the most."""
+    (width, height), (larger_width, larger_height) = sorted((one, other), key=math.prod)
+    differs = abs(width * larger_height - height * larger_width)
+    return differs <= max(larger_width, larger_height)
+
+
 def stored_object_masks(
     field: Field,
     segmentations: Sequence[str],
     of: Placed,
+    plane: Plane,
     room: Room,
 ) -> list[bytes]:
     """A PNG of the stored image's size for each object: 1 where it is, 0 elsewhere.
+
+    Args:
+        plane: what they are of.
 
     Raises:
         Reject: a mask is of another size than the image, or a polygon far beyond it.
@@ -93,36 +171,47 @@ def stored_object_masks(
     from pycocotools import mask as masks
 
     assert isinstance(field.kind, Boxes)
-    height = of.source.height
-    width = of.source.width
+    width, height = plane.pixels
     unit = field.kind.unit
-    for _, fault in segmentation_faults(segmentations, width, height, unit):
+    for _, fault in segmentation_faults(segmentations, plane, unit):
         raise Reject("check", "mask_size", f"{field.masks_key}: {fault}")
     drawn = []
     for text in segmentations:
-        value = _in_pixels(text, width, height, unit)
+        value = _in_pixels(text, plane, unit)
         with room(height * width * 4 + int(_EDGE_BYTES * _length(value))):
             rle = masks.frPyObjects(value, height, width)
             rle = masks.merge(rle) if isinstance(rle, list) else rle
             mask = Pictures.fromarray(masks.decode(rle))
-            if of.change is not None:
-                mask = transform_mask(mask, of.change)
-            drawn.append(encoded(mask, "PNG"))
+            if mask.size != plane.pixels:
+                mask = mask.resize(plane.pixels, Pictures.Resampling.NEAREST)
+            drawn.append(encoded(_placed_mask(mask, of, plane), "PNG"))
     return drawn
+
+
+def _placed_mask(
+    mask: Pictures.Image,
+    of: Placed,
+    plane: Plane,
+) -> Pictures.Image:
+    """A mask of a plane where the pixels of the image are stored."""
+    if plane.orientation != 1:
+        mask = mask.transpose(TURNS_BACK[plane.orientation])
+    return mask if of.change is None else transform_mask(mask, of.change)
 
 
 def _in_pixels(
     text: str | None,
-    width: int,
-    height: int,
+    plane: Plane,
     unit: str,
 ) -> Any:
     """Polygons, whose corners have the unit of the boxes, or RLE, whose unit is the pixel."""
     value = json.loads(text or "null")
-    if isinstance(value, list) and unit == "fraction":
+    size = (1, 1) if unit == "fraction" else plane.size
+    if isinstance(value, list) and size != plane.pixels:
+        scale = np.divide(plane.pixels, size)
         polygons = []
         for polygon in value:
-            corners = np.reshape(polygon, (-1, 2)) * (width, height)
+            corners = np.reshape(polygon, (-1, 2)) * scale
             polygons.append(corners.ravel().tolist())
         return polygons
     return value
@@ -130,20 +219,21 @@ def _in_pixels(
 
 def segmentation_faults(
     masks: Sequence[str | None],
-    width: int,
-    height: int,
+    plane: Plane,
     unit: str,
 ) -> Iterator[tuple[int, str]]:
     """Of the masks of an image's objects, those of another size: their numbers, and what is wrong.
 
     Args:
         masks: as `as_segmentation` gives them.
+        plane: what they are of.
         unit: of the corners of polygons, as that of boxes.
     """
+    width, height = plane.pixels
     for number, text in enumerate(masks):
-        value = _in_pixels(text, width, height, unit)
+        value = _in_pixels(text, plane, unit)
         image = f"{width} x {height} pixels"
-        if isinstance(value, dict) and value["size"] != [height, width]:
+        if isinstance(value, dict) and value["size"] != [*reversed(plane.size)]:
             size = " x ".join(map(str, reversed(value["size"])))
             yield number, f"mask {number} has {size} pixels, the image has {image}"
         if isinstance(value, list):
@@ -190,13 +280,30 @@ class Placed:
         return self.geometry if changes else None
 
 
+def mask_plane(
+    field: Field,
+    mask: CheckedImage,
+    image: CheckedImage,
+) -> Plane:
+    """What the pixels of a mask are of; its own size decides where the schema does not."""
+    assert isinstance(field.kind, Mask)
+    upright = field.kind.upright
+    plane = plane_of(image, upright)
+    is_other = upright is None and plane.pixels != (mask.width, mask.height)
+    return plane_of(image, True) if is_other else plane
+
+
 def stored_mask(
     field: Field,
     mask: CheckedImage,
     of: Placed,
+    plane: Plane,
     room: Room,
 ) -> bytes:
     """The PNG of a mask: its own bytes wherever its pixels are the classes, unchanged.
+
+    Args:
+        plane: what its pixels are of.
 
     Raises:
         Reject: it is of another size than its image, or has no single number of 8 bits a pixel.
@@ -208,14 +315,15 @@ def stored_mask(
             f"{field.column} is a JPEG, which changes the classes of pixels; give a PNG",
         )
     image = of.source
-    if (mask.width, mask.height) != (image.width, image.height):
+    if (mask.width, mask.height) != plane.pixels:
         raise Reject(
             "check",
             "mask_size",
             f"{field.column} has {mask.width} x {mask.height} pixels, "
             f"the image {image.width} x {image.height}",
         )
-    if mask.channels == 1 and "depth" not in mask.reduced and of.change is None:
+    is_in_place = of.change is None and plane.orientation == 1
+    if mask.channels == 1 and "depth" not in mask.reduced and is_in_place:
         return mask.data
     with room(mask.width * mask.height * 8):
         try:
@@ -228,10 +336,7 @@ def stored_mask(
                 "mask_channels",
                 f"{field.column} has pixels of the mode {opened.mode}, not one number each",
             )
-        classes = _classes(opened, field)
-        if of.change is not None:
-            classes = transform_mask(classes, of.change)
-        return encoded(classes, "PNG")
+        return encoded(_placed_mask(_classes(opened, field), of, plane), "PNG")
 
 
 def _classes(opened: Pictures.Image, field: Field) -> Pictures.Image:
@@ -251,13 +356,14 @@ def _classes(opened: Pictures.Image, field: Field) -> Pictures.Image:
 def placed_boxes(
     field: Field,
     features: dict[str, Any],
-    image: CheckedImage,
+    plane: Plane,
     geometry: Geometry | None,
     beside: Iterable[str] = (),
 ) -> dict[str, Any]:
     """The features of boxes as fractions of the stored image, where they are not as planned.
 
     Args:
+        plane: what they are of.
         beside: the keys of other values, of which each box has one.
 
     Raises:
@@ -266,11 +372,14 @@ def placed_boxes(
     assert isinstance(field.kind, Boxes)
     edges = np.stack([features[key] for key in field.edges], 1).astype(np.float64)
     if field.kind.unit == "pixel":
-        for _, fault in boxes_outside(edges, image.width, image.height):
+        for _, fault in boxes_outside(edges, plane.size):
             raise Reject("check", "box_outside", fault)
-        edges = edges / [image.width, image.height, image.width, image.height]
-    elif geometry is None and field.tfds_boxes_key is None:
+        edges = np.clip(edges / (plane.size * 2), 0, 1)
+    elif geometry is None and field.tfds_boxes_key is None and plane.orientation == 1:
         return {}
+    if plane.orientation != 1:
+        back = {6: 8, 8: 6}.get(plane.orientation, plane.orientation)
+        edges = turned(edges[:, _AXES_SWAPPED], back)[:, _AXES_SWAPPED]
     made = {}
     if geometry is not None:
         boxes, kept = geometry.boxes(edges[:, _AXES_SWAPPED])
@@ -284,19 +393,32 @@ def placed_boxes(
     return made
 
 
+def given_edges(
+    edges: np.ndarray,
+    kind: Boxes,
+    plane: Plane,
+) -> np.ndarray:
+    """Edges as a source gives them, of fractions of the stored image: the way back."""
+    edges = turned(edges[:, _AXES_SWAPPED], plane.orientation)[:, _AXES_SWAPPED]
+    # float32 does not hold fractions exactly: round to thousandths of a pixel.
+    return np.round(edges * (plane.size * 2), 3) if kind.unit == "pixel" else edges
+
+
 def _kept(values: Any, kept: np.ndarray) -> Any:
     if isinstance(values, np.ndarray):
         return values[kept]
     return [value for value, stays in zip(values, kept, strict=True) if stays]
 
 
-def boxes_outside(
-    edges: np.ndarray,
-    width: int,
-    height: int,
-) -> Iterator[tuple[int, str]]:
-    """Of the boxes of an image, in pixels, those beyond it: their numbers, and what is wrong."""
-    is_beyond = (edges[:, 2] > width) | (edges[:, 3] > height)
+def boxes_outside(edges: np.ndarray, size: Size) -> Iterator[tuple[int, str]]:
+    """Of the boxes of an image, in pixels, those beyond it: their numbers, and what is wrong.
+
+    Less than a pixel is no matter: tools round differently, and count from 0 or 1.
+    """
+    width, height = size
+    end = np.array(size * 2)
+    is_beyond = ((edges > end + 1) | (edges < -1)).any(axis=1)
+    is_beyond |= (edges[:, :2] >= end[:2]).any(axis=1)
     for number in np.flatnonzero(is_beyond).tolist():
         shown = ", ".join(f"{edge:g}" for edge in edges[number])
         yield number, f"box {number} ({shown}) is beyond the image's {width} x {height} pixels"

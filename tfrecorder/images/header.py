@@ -17,6 +17,7 @@ pixels are found while an image is written as PNG:
     too_expensive       it would take far longer to decode than others of its size
     depth               an image of 8 bits where the schema declares 16
     suspect             check="strict" only: it decodes, but a decoder complains
+    stated_size         a source states a size of other proportions than the image's
     mask_size           a mask whose size differs from its image's
     mask_format         a mask that is a JPEG, whose pixels are not exact classes
     mask_channels       a mask with more than one 8-bit number per pixel
@@ -336,6 +337,11 @@ def _gif_colours(data: bytes, at: int) -> int:
 
 #: By word: what such images are, what becomes of them, and the remedy.
 REDUCED = {
+    "turned": "with an EXIF orientation, whose boxes and masks are taken to be of the pixels as "
+    "they are stored; `upright=True` or `False` of `Boxes` or `Mask` in a schema says what they "
+    "are of",
+    "scaled": "whose stated size is another of the same proportions, which boxes and masks of "
+    "objects are taken to be of",
     "depth": "of more than 8 bits a channel, read as 8: `Image(depth=16)` in the schema keeps all "
     "of a PNG or TIFF, and rejects images of 8 bits",
     "dim": "whose values of 16 bits are all below 256, so that they read as black: with "

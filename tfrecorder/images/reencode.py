@@ -15,7 +15,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, TypeGuard, cast
+from typing import IO, Any, TypeGuard, cast
 
 import numpy as np
 from PIL import (
@@ -96,8 +96,8 @@ TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-#: Pillow turns a TIFF, and no other format, by its orientation; this undoes the turn.
-_TURNS_BACK = TURNS | {6: TURNS[8], 8: TURNS[6]}
+#: How they are turned back, as Pillow has turned a TIFF, and no other format.
+TURNS_BACK = TURNS | {6: TURNS[8], 8: TURNS[6]}
 
 # Pillow's modes: those that PNG holds as they are, and what the others become.
 _PNG_MODES = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "I;16"))
@@ -296,9 +296,22 @@ def first_frame(data: bytes, kind: str) -> Image.Image:
     return image
 
 
+def header_of(file: IO[bytes]) -> Header:
+    """What the first bytes of an image file say, of whatever format.
+
+    Raises:
+        OSError, ValueError, Image.DecompressionBombError: they are not read.
+    """
+    with Image.open(file) as image:
+        orientation = _orientation(image)
+        is_turned = orientation >= 5 and isinstance(image, TiffImagePlugin.TiffImageFile)
+        height, width = image.size if is_turned else image.size[::-1]
+        return Header(height, width, len(image.getbands()), orientation)
+
+
 def _turned_back(image: Image.Image, orientation: int) -> Image.Image:
     """The pixels as a TIFF stores them."""
-    return image.transpose(_TURNS_BACK[orientation]) if orientation in _TURNS_BACK else image
+    return image.transpose(TURNS_BACK[orientation]) if orientation in TURNS_BACK else image
 
 
 def _lower_bytes(

@@ -101,7 +101,7 @@ class Geometry:
         """
         start, end = self.edges
         offset = np.zeros(2) if self.where.offset is None else self.where.offset
-        boxes = _turned(boxes, self.orientation)
+        boxes = turned(boxes, self.orientation)
         boxes = moved(boxes, np.array(self.shape), start, end - start)
         inner = np.array(self.where.inner)
         outer = np.array(self.where.outer)
@@ -112,8 +112,8 @@ def _pair(values: Any) -> tuple[int, int]:
     return int(values[0]), int(values[1])
 
 
-def _turned(boxes: np.ndarray, orientation: int) -> np.ndarray:
-    """Boxes on a stored image as boxes on the upright one."""
+def turned(boxes: np.ndarray, orientation: int) -> np.ndarray:
+    """Boxes on a stored image as boxes on the upright one, as fractions."""
     y = boxes[:, 0::2]
     x = boxes[:, 1::2]
     if orientation in (2, 3):

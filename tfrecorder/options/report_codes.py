@@ -88,6 +88,10 @@ REMEDIES = {
         "not_decoded": "Save the file as UTF-8; a conversion would list its image as a reject.",
         "new_class": "Correct the label if it is a mistake. If not, do nothing, or give "
         "{new_classes}.",
+        "fraction_boxes": "All boxes of a source have one unit. If these are fractions, multiply "
+        "them by the width and height of their images.",
+        "orientation_unsaid": "Give `upright=True` to `Boxes` or `Mask` in a schema if they were "
+        "drawn on the picture as one sees it; `upright=False` if they are right.",
         "same_bytes_leakage": "Put it into the split of the other, or drop it; `append` does with "
         "{by_content}.",
         "same_bytes": "Drop it, or it counts twice; `append` does with {by_content}.{moved}",
@@ -99,6 +103,7 @@ REMEDIES = {
     NOTE: {
         "too_alike": "Fine for drawings and digits. Near copies of such images are not found.",
         "not_compared": "Fine if none of them is a copy. {fingerprints} of a conversion sees them.",
+        "scaled_boxes": "Fine if the images were resized after they were annotated.",
         "image_again": "Fine if both are right. Otherwise keep one of these rows.",
         "few_images": "Fine for a trial. To train on it, add images, or merge it with another "
         "label.",

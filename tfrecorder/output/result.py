@@ -20,19 +20,23 @@ from tfrecorder.display.tables import (
 )
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecords, add_up
+from tfrecorder.format.layout import REDUCED, STATED_OF, source_of
 from tfrecorder.format.summary import Summary, left_out_words
 from tfrecorder.images.header import reduced_in_words, reduced_of
 from tfrecorder.images.near_copies import TOO_ALIKE, unseen_in_words
 from tfrecorder.plan.history import since_words
 from tfrecorder.reading.commits import all_done, commits, newest_commit, read_commit
 from tfrecorder.reading.merged_rows import LikelyCopies, likely_copies
-from tfrecorder.reading.shard_tables import reject_counts
+from tfrecorder.reading.shard_tables import read_tables, reject_counts, those_of
 from tfrecorder.schema.fields import Field, class_field, primary_image
 from tfrecorder.schema.splits import SPLITS
 
 #: The most rows of a dataset whose looks are compared at the end of each conversion and append:
 #: 1,000,000 take 2 s of CPU and 0.3 GB, 4,000,000 take 9 s and 1 GB.
 MOST_COMPARED = 10_000_000
+
+#: So many images are named whose stated size is another than theirs.
+_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,7 @@ class ConversionResult(Summary, SplitSums, Report):
         unseen: how many images of the dataset have no fingerprint, so that near copies of them are
             not counted; None where copies are not; too_alike: all images look so much alike that no
             near copy is counted.
+        scaled: the first images whose stated size is another than theirs, with both.
         name, version: the dataset's, for TFDS; None if none was given.
     """
 
@@ -144,6 +149,7 @@ class ConversionResult(Summary, SplitSums, Report):
     copied_records: int | None = field(default=0, compare=False)
     unseen: int | None = field(default=0, compare=False)
     too_alike: bool = field(default=False, compare=False)
+    scaled: tuple[str, ...] = field(default=(), compare=False)
     name: str | None = None
     version: str | None = None
 
@@ -248,7 +254,9 @@ class ConversionResult(Summary, SplitSums, Report):
             notes.append(f"near copies: {TOO_ALIKE}")
         if self.unseen:
             notes.append(f"near copies: {unseen_in_words(self.unseen)}")
-        notes += [f"{what}: {words}" for what, words in reduced_in_words(self.reduced).items()]
+        for what, words in reduced_in_words(self.reduced).items():
+            named = f": {', '.join(self.scaled)}" if what == "scaled" else ""
+            notes.append(f"{what}: {words}{named}")
         if skipped := passed_over_words(self.passed_over):
             notes.append(skipped)
         return notes
@@ -270,6 +278,23 @@ def _empty_classes(labels: Field, done: DoneRecords) -> tuple[str, ...]:
     first = 1 if labels.label_map else 0
     every = enumerate(labels.class_names or ())
     return tuple(name for number, name in every if number >= first and number not in used)
+
+
+def _scaled(
+    output_dir: str,
+    image: Field,
+    done: DoneRecords,
+) -> tuple[str, ...]:
+    """The first images whose stated size is another than theirs, with both."""
+    source = source_of(image)
+    names = [REDUCED, image.uri_key, *STATED_OF, source.width, source.height]
+    shards = [shard for shard, record in done.items() if "scaled" in record.reduced]
+    rows = read_tables(output_dir, shards[:_NAMED], those_of(names))
+    named = list[str]()
+    for words, *of_image in map(dict.values, [] if rows is None else rows.to_pylist()):
+        if "scaled" in words:
+            named.append("{} (stated {} x {}, is {} x {})".format(*of_image))
+    return tuple(named[:_NAMED])
 
 
 def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
@@ -323,6 +348,7 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
         copied_records=copies.records,
         unseen=copies.unseen,
         too_alike=copies.too_alike,
+        scaled=() if image is None else _scaled(output_dir, image, done),
         name=plan.options.get("name"),
         version=plan.options.get("version"),
         **summary.said,

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tfrecorder import storage
 from tfrecorder.core.arrays import Bools, Ints
 from tfrecorder.errors import OutputError
-from tfrecorder.format.layout import COPY_OF, REJECT_OF, is_of_place, spool_columns
+from tfrecorder.format.layout import COPY_OF, REJECT_OF, STATED_OF, is_of_place, spool_columns
 from tfrecorder.format.manifest import Manifest, lasting_losses
 from tfrecorder.format.plan import (
     Adds,
@@ -154,11 +154,22 @@ def _any_remote(uris: pd.Series[str]) -> bool:
 
 
 def fingerprint(splits: pd.Series[str], values: Mapping[str, pa.Array]) -> str:
-    """SHA-256 of the splits and the values of all rows, in their order."""
-    digest = hashlib.sha256()
+    """SHA-256 of the splits and the values of all rows, in their order, and of stated sizes."""
     split = pa.array(splits.astype(SPLIT_TYPE)).dictionary_decode().cast(pa.large_string())
-    decisive = ((name, column) for name, column in values.items() if not is_of_place(name))
-    for name, column in [(SPLIT_COLUMN, split), *decisive]:
+    decisive = [(SPLIT_COLUMN, split)]
+    stated = []
+    for name, column in values.items():
+        if name in STATED_OF:
+            stated.append((name, column))
+        elif not is_of_place(name):
+            decisive.append((name, column))
+    # Earlier versions had none: what they planned begins with the same.
+    return _sha256(decisive) + (_sha256(stated) if stated else "")
+
+
+def _sha256(columns: Sequence[tuple[str, pa.Array]]) -> str:
+    digest = hashlib.sha256()
+    for name, column in columns:
         digest.update(f"{name}:{column.type}:{len(column)}:".encode())
         for buffer in _buffers(column):
             digest.update(buffer)

@@ -22,7 +22,7 @@ from tfrecorder.core.option import OneOf
 from tfrecorder.display.messages import command, warn
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.example import Values, parse_features, text_of
-from tfrecorder.format.layout import RECORD_OF, parse_shard
+from tfrecorder.format.layout import RECORD_OF, STATED_OF, parse_shard
 from tfrecorder.images.boxes_and_masks import as_segmentation
 from tfrecorder.options.keywords import Path
 from tfrecorder.options.option import require
@@ -33,9 +33,9 @@ from tfrecorder.reading.dataset_files import records_in
 from tfrecorder.reading.element_spec import stored_corners
 from tfrecorder.reading.misfits import expected_of
 from tfrecorder.reading.open import open_dataset
-from tfrecorder.reading.shard_tables import read_tables, those_of
+from tfrecorder.reading.shard_tables import joined, read_tables, those_of
 from tfrecorder.schema import keys
-from tfrecorder.schema.fields import Field, file_fields
+from tfrecorder.schema.fields import Field, file_fields, of_kind
 from tfrecorder.schema.keys import NO_LABEL, SPLIT_COLUMN
 from tfrecorder.schema.kinds import (
     FILES,
@@ -91,7 +91,8 @@ def to_frame(
     Returns:
         The columns of the schema, split after split, with the rows of each in the order of
         `Records`: row 7 of `to_frame("out", "TRAIN")` is record 7.  A column `split` is added if
-        the schema has none.  The index is the number of the row in the source, which continues
+        the schema has none.  Boxes are as the source had them; beside the bytes of images, on the
+        stored pixels.  The index is the number of the row in the source, which continues
         from one generation to the next: `sort_index()` restores the order of the source.  The
         column `row` repeats it, also for a CSV, by which `tfrecorder.update` and `remove` know
         each row again; beside a column `row` of your own it is `source_row`.  It makes no feature.
@@ -115,6 +116,13 @@ def to_frame(
         warn(f"{stored.unread[key]}: it makes no column.")
     chosen = [stored.split(split)] if split is not None else list(stored.splits)
     splits, cells = gather(stored, (*stored.fields, _SOURCE_ROW), chosen, images)
+    for field in of_kind(stored.fields, Boxes) if images == "uri" else ():
+        # Records have boxes on their stored pixels; a source may have others, or of other sizes.
+        names = table_keys(field)
+        names += [] if getattr(field.kind, "upright", None) else STATED_OF
+        tables = [record_rows(stored, name, [field], names) for name in chosen]
+        if tables and all(table is not None for table in tables):
+            cells |= cells_in([field], joined(tables))
     rows = cells[_SOURCE_ROW.column][""] if stored.form == "tfrecorder" else range(len(splits))
     index = pd.Index([int(row) for row in rows], dtype=np.int64)
     frame = frame_of(stored, splits, cells, index)
@@ -413,7 +421,11 @@ def _cells_in(field: Field, values: Sequence[pa.ChunkedArray]) -> Iterator[tuple
         yield from _several(field, kind, values[0].to_pylist())
     elif isinstance(kind, Boxes):
         columns = columns_of(field.column, kind)
-        yield from zip(columns, (edge.to_pylist() for edge in values), strict=True)
+        for column, of_boxes in zip(columns, values, strict=True):
+            lists = of_boxes.to_pylist()
+            if column in kind.columns and kind.unit == "pixel":
+                lists = [np.round(edges, 3).tolist() for edges in lists]
+            yield column, lists
     elif isinstance(kind, ValueKind) and kind.shape != ():
         yield field.column, [_value(kind, cell) for cell in values[0].to_pylist()]
     elif isinstance(kind, Label) and not field.integer:

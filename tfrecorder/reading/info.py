@@ -25,7 +25,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord, add_up
 from tfrecorder.format.manifest import losses_in_words
 from tfrecorder.format.plan import Shape
-from tfrecorder.format.summary import NOT_STORED
+from tfrecorder.format.summary import NOT_STORED, UPRIGHT
 from tfrecorder.images.geometry import Sides
 from tfrecorder.images.header import reduced_in_words, reduced_of
 from tfrecorder.images.near_copies import unseen_in_words
@@ -202,6 +202,7 @@ class DatasetInfo(Report):
             understand, with a sentence on each; `load` then needs `image`, `label` or `targets`.
         lost: what was lost and nobody knows any more, a sentence for each kind.
         not_stored: what of the source's annotations the records do not hold, such as key points.
+        upright: why boxes are taken to be of the images turned upright, where stated sizes say so.
     """
 
     _totals = ("records", "shards", "bytes")
@@ -230,6 +231,7 @@ class DatasetInfo(Report):
     card: int | None = None
     lost: tuple[str, ...] = ()
     not_stored: tuple[str, ...] = ()
+    upright: tuple[str, ...] = ()
 
     @property
     def records(self) -> int | None:
@@ -342,6 +344,8 @@ class DatasetInfo(Report):
             yield "not understood", words
         for words in self.not_stored:
             yield "not stored", words
+        for words in self.upright:
+            yield "upright", words
         if self.rejects:
             where = os.path.join(self.directory, layout.REJECTS)
             yield "rejects", f"{_counts(self.rejects)}; see {where}"
@@ -488,7 +492,8 @@ def info(
         unread=dict(stored.unread),
         card=card.commit if card else None,
         lost=tuple(losses_in_words(every[-1].plan.carried.losses)) if every else (),
-        not_stored=_not_stored(every),
+        not_stored=_noted_in(every, NOT_STORED),
+        upright=_noted_in(every, UPRIGHT),
     )
 
 
@@ -501,10 +506,10 @@ def _unseen(stored: StoredDataset, done: Collection[DoneRecord]) -> int | None:
     return sum(record.records - record.fingerprints for record in done)
 
 
-def _not_stored(every: Iterable[Commit]) -> tuple[str, ...]:
-    """What the operations of some commits said that they do not store, each once."""
+def _noted_in(every: Iterable[Commit], about: str) -> tuple[str, ...]:
+    """What the operations of some commits noted that begins so, each once."""
     notes = [note for commit in every for note in commit.plan.summary.notes]
-    words = [note.removeprefix(NOT_STORED) for note in notes if note.startswith(NOT_STORED)]
+    words = [note.removeprefix(about) for note in notes if note.startswith(about)]
     return tuple(dict.fromkeys(words))
 
 

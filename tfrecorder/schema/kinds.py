@@ -166,11 +166,13 @@ class Mask(Kind):
 
     Attributes:
         of: the column of the image; None if there is only one.
+        upright: as of `Boxes`; None follows the mask's own size where that tells.
         tfds_features: if True, TFDS draws the classes in colours, and its as_supervised gives the
             image and its mask if the dataset has no classes.
     """
 
     of: str | None = option(None, _check_name)
+    upright: bool | None = option(None)
     tfds_features: bool = option(False)
     word = "mask"
 
@@ -242,6 +244,9 @@ class Boxes(Kind):
         masks: the column of the pixels of each object, as COCO states them: polygons, in the unit
             of the edges, or RLE, or their JSON.  The record holds a PNG of each, drawn with
             pycocotools.
+        upright: True if edges and masks are of the image as one sees it, turned by its EXIF
+            orientation; False if of its pixels as they are stored; None follows the sizes that a
+            source states, and YOLO's trainers, who turn images, and means False elsewhere.
         tfds_features: if True, records also hold each box as one value, TFDS's BBoxFeature.
     """
 
@@ -251,6 +256,7 @@ class Boxes(Kind):
     names: tuple[str, ...] | None = option(None, class_names, normal=_texts)
     background_class: bool = option(False)
     masks: str | None = option(None, _check_name)
+    upright: bool | None = option(None)
     tfds_features: bool = option(False)
     word = "boxes"
 

@@ -105,7 +105,16 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
 
 
 #: The settings that are numbers, truths or sizes; all others are names.
-_TYPED = ("shape", "required", "depth", "tfds_features", "background_class", "target", "max_bytes")
+_TYPED = (
+    "shape",
+    "required",
+    "depth",
+    "upright",
+    "tfds_features",
+    "background_class",
+    "target",
+    "max_bytes",
+)
 
 _WHOLE = re.compile("0|-?[1-9][0-9]*")
 

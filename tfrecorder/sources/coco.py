@@ -31,6 +31,7 @@ from tfrecorder.sources.objects import (
     in_rows,
     object_columns,
     objects_of,
+    stated_sizes,
 )
 from tfrecorder.sources.path_source import (
     Pairs,
@@ -115,8 +116,10 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
         remarks.notes.append(f"{count} beside those that the JSON lists: {some_of(others)}")
     remarks.not_stored(sum((file.others for file in files), Counter[str]()), _REMEDIES)
     objects = every[is_sound & ~is_text].drop(columns=_CAPTION)
+    stated = None
     if len(objects) or not len(captions):
         sizes = as_numbers([image.size for _, image in images.values()], 2)
+        stated = stated_sizes(sizes)
         of_boxes, wrong = object_columns(objects, uris, sizes, _SLACK, place_of)
         remarks.findings.extend(wrong)
         remarks.unused([*names.values()], objects[LABEL_COLUMN].unique())
@@ -131,6 +134,7 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
         notes=remarks.notes,
         schema=options.schema or Schema(kinds),
         classes={LABEL_COLUMN: tuple(names.values())} if names else {},
+        sizes=stated,
     )
 
 

@@ -28,7 +28,13 @@ from tfrecorder.schema.kinds import BEYOND_FLOAT32, Schema
 from tfrecorder.sources.cells import is_data_uri
 from tfrecorder.sources.files import looks_like_image
 from tfrecorder.sources.hugging_face import is_hugging_face
-from tfrecorder.sources.source import holds_splits, read_raw, stated_numbers, with_integers
+from tfrecorder.sources.source import (
+    holds_splits,
+    read_raw,
+    stated_numbers,
+    with_integers,
+    with_orientation,
+)
 from tfrecorder.sources.table import (
     as_objects,
     is_list,
@@ -82,9 +88,10 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
     raw = read_raw(source, options)
     names = [str(raw.columns.get(name, name)) for name in raw.frame.columns]
     refuse_twice(names)
-    if raw.schema is not None:
-        return with_classes(raw.schema, raw.classes)
     table = raw.frame.set_axis(names, axis=1)
+    if raw.schema is not None:
+        schema = with_classes(raw.schema, raw.classes)
+        return with_orientation(schema, raw, (), table, raw.base)[0]
     table = table if raw.typed else with_integers(table, kinds.DEFAULT_SCHEMA)
     made: dict[str, kinds.Kind] = {}
     numbered = [name for name in names if _NUMBERED_LABEL.fullmatch(name)]

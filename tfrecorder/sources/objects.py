@@ -6,16 +6,22 @@ same image, such as a caption each.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from PIL import Image as Pictures
 
 from tfrecorder import storage
 from tfrecorder.core.text import NotTextError, decoded
 from tfrecorder.display.tables import cut
 from tfrecorder.errors import OptionError, SourceError
+from tfrecorder.format.layout import STATED_OF
+from tfrecorder.images.boxes_and_masks import plane_of
+from tfrecorder.images.header import Header, Reject
+from tfrecorder.images.reencode import header_of
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Schema
@@ -55,6 +61,61 @@ def image_columns(splits: Sequence[str], uris: Sequence[str]) -> dict[str, Any]:
     columns: dict[str, Any] = {SPLIT_COLUMN: splits} if any(splits) else {}
     # Not as pandas' own text, which holds no bad text: validation reports it.
     return {**columns, URI_COLUMN: pd.Series(uris, dtype=object)}
+
+
+#: So many pictures are looked at, to see whether a source states sizes of them upright.
+_LOOKED_AT = 256
+
+
+def stated_sizes(sizes: np.ndarray) -> pd.DataFrame:
+    """The sizes that a source states of its images, as a plan has them; 0 for one that it does not.
+
+    Args:
+        sizes: width and height of each.
+    """
+    is_known = ((sizes >= 1) & (sizes < 2**31)).all(axis=1, keepdims=True)
+    return pd.DataFrame(np.where(is_known, sizes, 0).astype(np.int64), columns=[*STATED_OF])
+
+
+def sizes_shown(
+    sizes: pd.DataFrame,
+    uris: pd.Series,
+    base: str,
+) -> tuple[int, int]:
+    """How many stated sizes are of a picture as one sees it, not as it is stored; of how many.
+
+    If some are higher than wide, only these are looked at: cameras store pictures wide.
+
+    Args:
+        sizes: as `stated_sizes` gives them.
+        uris: of the images.
+        base: the folder that these start from.
+    """
+    width, height = sizes.to_numpy().T
+    is_high = height > width
+    rows = np.flatnonzero(is_high if is_high.any() else height < width)
+    rows = rows[:: 1 + len(rows) // _LOOKED_AT]
+    count = 0
+    paths = [storage.resolve(str(uri), base) for uri in uris.iloc[rows]]
+    headers = in_threads(header_at, paths)
+    for header, stated in zip(headers, sizes.iloc[rows].to_numpy().tolist(), strict=True):
+        with contextlib.suppress(Reject):
+            count += bool(header and plane_of(header, None, tuple(stated)).orientation != 1)
+    return count, len(rows)
+
+
+def header_at(path: str) -> Header | None:
+    """What the first bytes of an image say; None of one that is not read.
+
+    Nor is one on the web, where each may have a host that does not answer.
+    """
+    if storage.is_web(path):
+        return None
+    try:
+        with storage.open_seekable(path) as file:
+            return header_of(file)
+    except (OSError, ValueError, storage.UnreadableError, Pictures.DecompressionBombError):
+        return None  # what is wrong with it, the conversion says
 
 
 def has_masks(options: ConvertOptions) -> bool:

@@ -16,7 +16,9 @@ import pandas as pd
 
 from tfrecorder import storage
 from tfrecorder.core.option import is_text
+from tfrecorder.display.tables import counted
 from tfrecorder.errors import OptionError, SourceError
+from tfrecorder.format.summary import UPRIGHT
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.convert_values import FORMS as FORM_WORDS
 from tfrecorder.schema.fields import Field
@@ -37,7 +39,7 @@ from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.folder import read_folder
 from tfrecorder.sources.hugging_face import read_dataset, with_objects
 from tfrecorder.sources.named_files import with_contents, without_signatures
-from tfrecorder.sources.objects import grouped
+from tfrecorder.sources.objects import grouped, sizes_shown
 from tfrecorder.sources.parquet import read_parquet
 from tfrecorder.sources.path_source import PathSource, path_source
 from tfrecorder.sources.table import (
@@ -133,6 +135,8 @@ def read_table(
         for name in left_out[:MOST_HELD]:
             held[name] = "images" if name in raw.cells else held_by(columns[name])
     table = pd.DataFrame(picked, index=rows)
+    base = base or raw.base
+    schema, decided = with_orientation(schema, raw, known, table, base)
     groups = None
     if (split_by := options.split_by) is not None:
         have = [*map(str, frame.columns)]
@@ -141,6 +145,7 @@ def read_table(
             raise OptionError.of("split_by", split_by, words)
         groups = columns[names[have.index(split_by)]].rename(split_by)
     text = raw.text
+    sizes = raw.sizes if schema.of(Boxes) else None
     findings = raw.findings
     headings = _repeated_headings(frame)
     if options.group_by is not None:
@@ -153,13 +158,14 @@ def read_table(
         table, first, findings = grouped(table, schema, options.group_by)
         groups = None if groups is None else groups.iloc[first].set_axis(table.index)
         stated = None if stated is None else stated.iloc[first].set_axis(table.index)
+        sizes = None if sizes is None else sizes.iloc[first].set_axis(table.index)
         text = text and text._replace(rows=first)
         headings = np.flatnonzero(np.isin(first, headings))
     words = "the row repeats the names of the columns"
     repeated = Finding("repeated_heading", [*headings], "", [""] * len(headings), words)
     return Source(
         frame=table if raw.typed else with_integers(table, schema, known),
-        base=base or raw.base,
+        base=base,
         left_out=tuple(name for name in left_out if name != options.split_by),
         passed_over=raw.passed_over,
         schema=schema,
@@ -169,12 +175,52 @@ def read_table(
         cells=raw.cells,
         typed=raw.typed,
         findings=(*findings, repeated),
-        notes=raw.notes,
+        notes=[*raw.notes, *decided],
         rejects=raw.rejects,
+        sizes=sizes,
         stated=stated,
         held=held,
         is_schema_given=options.schema is not None,
     )
+
+
+def with_orientation(
+    schema: Schema,
+    raw: RawTable,
+    known: Sequence[Field],
+    table: pd.DataFrame,
+    base: str,
+) -> tuple[Schema, list[str]]:
+    """A schema that says what boxes are of, as far as that is known; and what decided it.
+
+    What it says itself counts, else what a dataset has, else stated sizes, else the form.
+
+    Args:
+        raw: with what its form means, and the sizes that it states.
+        known: the columns of the dataset that the table is added to.
+        table: its columns under our names.
+        base: the folder that uris start from.
+    """
+    notes = []
+    for name in schema.of(Boxes):
+        kind = schema.columns[name]
+        if not isinstance(kind, Boxes) or kind.upright is not None:
+            continue
+        upright = raw.upright
+        for field in known:
+            upright = field.kind.upright if isinstance(field.kind, Boxes) else upright
+        (image,) = schema.of(Image)
+        if not known and raw.sizes is not None and image in table:
+            count, looked = sizes_shown(raw.sizes, table[image], base)
+            if count:
+                upright = True
+                notes.append(
+                    f"{UPRIGHT}the stated sizes of {count:,} of {counted(looked, 'image')} that "
+                    "were looked at are of these turned upright, so all boxes are taken to be; "
+                    "`Boxes(upright=False)` in a schema says otherwise"
+                )
+        schema = Schema({**schema.columns, name: replace(kind, upright=upright)})
+    return schema, notes
 
 
 def _with_classes_there(raw: RawTable, known: Sequence[Field]) -> RawTable:

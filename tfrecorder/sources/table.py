@@ -39,6 +39,9 @@ _SYNONYMS = {
     SPLIT_COLUMN: ("set", "subset", "ml_use", "partition", "fold"),
 }
 
+#: A fraction that is less than a pixel of any image.
+ROUNDED = 1e-5
+
 #: An integer as `str` writes it, also with ".0" as pandas does beside a missing one.
 WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,17})(\.0*)?")
 
@@ -58,6 +61,8 @@ class _Rows:
         findings: what is wrong beyond what the table shows.
         notes: what is no problem but should be known, such as what is not stored.
         rejects: why a row becomes a reject, by its number, where the source says so already.
+        sizes: the sizes that it states of its images, by row, as `stated_sizes` gives them; None
+            where it states none.
     """
 
     frame: pd.DataFrame
@@ -69,6 +74,7 @@ class _Rows:
     findings: Sequence[Finding] = ()
     notes: Sequence[str] = ()
     rejects: Mapping[int, str] = dataclass_field(default_factory=dict)
+    sizes: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -82,12 +88,14 @@ class RawTable(_Rows):
             that the schema has none for.
         older_classes: these names as versions before 3.1 read them, where that may have been
             otherwise.
+        upright: what its form means by the coordinates of boxes, as of `Boxes`.
     """
 
     schema: Schema | None = None
     columns: Mapping[str, str] = dataclass_field(default_factory=dict)
     classes: Mapping[str, Sequence[str]] = dataclass_field(default_factory=dict)
     older_classes: Mapping[str, Sequence[str]] = dataclass_field(default_factory=dict)
+    upright: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -123,7 +131,7 @@ class Source(_Rows):
         """Those of its rows for which this is True, under their numbers."""
         if rows.all():
             return self  # not a copy of millions of texts
-        names = ("groups", "stated", "numbers")
+        names = ("groups", "stated", "numbers", "sizes")
         columns = {name: getattr(self, name) for name in names}
         taken = {name: of[rows] for name, of in columns.items() if of is not None}
         return replace(self, frame=self.frame[rows], **taken)
@@ -278,11 +286,11 @@ def kinds_by_name(table: pd.DataFrame) -> dict[str, kinds.Kind]:
 
 
 def _box_unit(table: pd.DataFrame) -> str:
-    """ "pixel" if any edge is beyond 1."""
+    """ "pixel" if any edge is beyond 1, and not by rounding."""
     for name in BOX_COLUMNS:
         cells = as_objects(table[name]).dropna()
         flat = [value for cell in cells for value in (cell if is_list(cell) else [cell])]
         numbers = pd.to_numeric(pd.Series(flat, dtype=object), errors="coerce")
-        if (numbers > 1).any():
+        if (numbers > 1 + ROUNDED).any():
             return "pixel"
     return "fraction"

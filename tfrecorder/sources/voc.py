@@ -26,6 +26,7 @@ from tfrecorder.sources.objects import (
     lines_in,
     object_columns,
     objects_of,
+    stated_sizes,
     text_of,
 )
 from tfrecorder.sources.path_source import (
@@ -122,6 +123,7 @@ def read_voc(
         tags = enumerate(document.iterfind("object"), 1)
         objects += (_Object(row, number, tag) for number, tag in tags)
     columns = image_columns(stated, uris)
+    stated_of = None
     passed_over = Counter({"listed images that are not there": absent})
     if schema.of(Mask):
         columns[MASK_COLUMN] = [masks[look_of(stem_of(uri))] for uri in uris]
@@ -142,6 +144,7 @@ def read_voc(
         sides = ("size/width", "size/height")
         sizes = as_numbers([[*map(entries[uri].document.findtext, sides)] for uri in uris], 2)
         sizes[sizes == 0] = np.nan
+        stated_of = stated_sizes(sizes)
         boxes, wrong = object_columns(_objects(objects), uris, sizes, _SLACK, place_of)
         columns |= boxes
         remarks.findings.extend(wrong)
@@ -156,6 +159,7 @@ def read_voc(
         schema=schema,
         findings=remarks.findings,
         notes=remarks.notes,
+        sizes=stated_of,
     )
 
 

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from PIL import Image as Pictures
 
 from tfrecorder import storage
 from tfrecorder.core.text import NotTextError, composed, decoded, read_yaml, typed
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import SourceError
 from tfrecorder.format import layout
+from tfrecorder.images.boxes_and_masks import plane_of
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Schema, Split
@@ -31,6 +31,7 @@ from tfrecorder.sources.objects import (
     ROW,
     files_of,
     has_masks,
+    header_at,
     image_columns,
     lines_in,
     object_columns,
@@ -39,7 +40,7 @@ from tfrecorder.sources.objects import (
 )
 from tfrecorder.sources.path_source import PathSource, refuse_table_options, split_of_folders
 from tfrecorder.sources.remarks import Remarks
-from tfrecorder.sources.table import RawTable
+from tfrecorder.sources.table import ROUNDED, RawTable
 
 #: How the files end that name YOLO's classes, and what is in them, the one that says most first: of
 #: Darknet, of Ultralytics, of Darknet again, and of labelImg and Label Studio.
@@ -59,7 +60,7 @@ _DARKNET_LISTS = {"train": "train", "valid": "val", "val": "val", "test": "test"
 
 _SCHEMA = Schema({SPLIT_COLUMN: Split(required=False), URI_COLUMN: Image(), "boxes": Boxes()})
 
-#: How far a box may be beyond its image, as a fraction: coordinates are rounded.
+#: How far a box may be beyond an image whose size is not known, as a fraction.
 _SLACK = 1e-3
 
 
@@ -126,6 +127,7 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
         notes=remarks.notes,
         classes={LABEL_COLUMN: [*map(str, names)]},
         older_classes={LABEL_COLUMN: [str(typed(name)) for name in names]},
+        upright=True,  # as YOLO's trainers turn images by their EXIF orientation
     )
 
 
@@ -426,20 +428,13 @@ _FARTHEST = 1 / 16
 
 
 def _slack_of(images: Sequence[str], objects: pd.DataFrame) -> np.ndarray:
-    """How far boxes may be beyond each image: a pixel, where its file had to be asked for that."""
+    """How far boxes may be beyond each image: a pixel, where its file was asked for its size."""
     slack = np.full((len(images), 2), _SLACK)
     edges = objects[[*BOX_COLUMNS]].to_numpy()
     beyond = np.maximum(-edges, edges - 1).max(axis=1, initial=0)
-    asked = np.unique(objects[ROW].to_numpy()[(beyond > _SLACK) & (beyond < _FARTHEST)])
-    sizes = [*in_threads(_size_of, [images[row] for row in asked])]
-    slack[asked] = np.fmax(_SLACK, 1 / np.array(sizes).reshape(-1, 2))
+    asked = np.unique(objects[ROW].to_numpy()[(beyond > ROUNDED) & (beyond < _FARTHEST)])
+    headers = in_threads(header_at, [images[row] for row in asked])
+    for row, header in zip(asked, headers, strict=True):
+        if header is not None:
+            slack[row] = 1 / np.array(plane_of(header, True).pixels)
     return slack
-
-
-def _size_of(image: str) -> tuple[float, float]:
-    """Width and height of an image; endless for one that is not read."""
-    try:
-        with storage.open_seekable(image) as file, Pictures.open(file) as opened:
-            return opened.size
-    except (OSError, ValueError, storage.UnreadableError, Pictures.DecompressionBombError):
-        return np.inf, np.inf  # what is wrong with it, the conversion says

@@ -16,7 +16,7 @@ from tfrecorder.images.boxes_and_masks import as_segmentation
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes, Kind, Number, columns_of
 from tfrecorder.sources.finding import Finding, conflicts, flag
-from tfrecorder.sources.table import as_objects, in_lists, is_list
+from tfrecorder.sources.table import ROUNDED, as_objects, in_lists, is_list
 from tfrecorder.validation.columns import (
     Outcome,
     as_lists,
@@ -148,6 +148,8 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
     field = replace(field, gathered=rows.gathered)
     edges = _numbers(kind, rows.frame)
     findings = _check_edges(kind, rows.frame, edges)
+    if kind.unit == "pixel":
+        findings.append(_in_fractions(kind, rows, edges))
     stored = _as_stored(edges)
     values = {
         key: as_lists(rows.sizes, pa.array(edge))
@@ -175,10 +177,30 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
     return Outcome(field, {} if has_faults(findings) else values, findings)
 
 
+def _in_fractions(
+    kind: Boxes,
+    rows: BoxRows,
+    edges: np.ndarray,
+) -> Finding:
+    """The images of which all boxes are within a pixel, by the first box of each."""
+    images = pd.Series(np.repeat(np.arange(len(rows.sizes)), rows.sizes))
+    farthest = pd.Series(edges.max(axis=1)).groupby(images).transform("max")
+    found = np.asarray((farthest <= 1) & ~images.duplicated())
+    words = "all boxes of the image are within its first pixel, as if they were fractions: {value}"
+    return flag("fraction_boxes", found, shown_edges(kind, rows.frame), words)
+
+
 def _numbers(kind: Boxes, boxes: pd.DataFrame) -> np.ndarray:
-    """The left, upper, right and lower edge of each box; NaN for what is not a number."""
-    edges = boxes[list(kind.columns)].apply(pd.to_numeric, errors="coerce")
-    return edges.to_numpy(dtype=np.float64)
+    """The left, upper, right and lower edge of each box; NaN for what is not a number.
+
+    What is beyond the image by less than a pixel is put on its edge, as far as that is known here.
+    """
+    columns = boxes[list(kind.columns)].apply(pd.to_numeric, errors="coerce")
+    edges = columns.to_numpy(dtype=np.float64, copy=True)
+    end, slack = (1.0, ROUNDED) if kind.unit == "fraction" else (np.inf, 1.0)
+    edges[(edges < 0) & (edges >= -slack)] = 0
+    edges[(edges > end) & (edges <= end + slack)] = end
+    return edges
 
 
 def _as_stored(edges: np.ndarray) -> np.ndarray:

@@ -15,8 +15,11 @@ from tfrecorder.core.threads import DECODING_BYTES, Budget, ThreadPool, map_ahea
 from tfrecorder.display.bars import Advance, counting
 from tfrecorder.images.boxes_and_masks import (
     Placed,
+    Plane,
     as_segmentation,
     boxes_outside,
+    mask_plane,
+    plane_of,
     segmentation_faults,
     stored_mask,
 )
@@ -46,9 +49,31 @@ from tfrecorder.validation.rules import Checked
 #: How many rows are under way at once.
 ROWS_AHEAD = 64
 
-#: What is wrong with a row's files, by column; of its first image, if it is read, (width, height),
-#: and what it looks like.
-_Outcome = tuple[dict[str, Reject], tuple[int, int] | None, Fingerprint]
+#: The findings for what is to be known of a plane, by the words of `header.REDUCED`.
+_NOTED = {
+    "turned": (
+        "orientation_unsaid",
+        "{!r} has an EXIF orientation, its boxes or masks are taken to be of the stored pixels",
+    ),
+    "scaled": ("scaled_boxes", "{!r}: stated {} x {}, is {} x {}"),
+}
+
+
+class _Outcome(NamedTuple):
+    """What a look at the files of a row finds.
+
+    Attributes:
+        faults: what is wrong with them, by column.
+        plane: what coordinates on its first image are of; None if that cannot be used.
+        look: what that looks like.
+        words: what is to be known of its masks, as keys of `header.REDUCED`.
+    """
+
+    faults: dict[str, Reject]
+    plane: Plane | None
+    look: Fingerprint
+    words: tuple[str, ...]
+
 
 #: The bytes of a file in a column, of the row with this number, whose cell is this uri.
 _ReadFile = Callable[[str, int, str], bytes]
@@ -105,7 +130,7 @@ def look_at_files(
         check = _row_check(table, list(uris.columns), options, read)
         checks = map_ahead(pool, check, uris.itertuples(name=None), ahead=ROWS_AHEAD)
         outcomes = list(counting(checks, advance))
-    faults_of_rows, sizes, fingerprints = zip(*outcomes, strict=True)
+    faults_of_rows, planes, fingerprints, of_masks = zip(*outcomes, strict=True)
     faults = pd.DataFrame([*faults_of_rows], uris.index, uris.columns, object)
     findings = []
     beside = storage.Beside(table.base, IMAGE_ENDINGS)
@@ -123,16 +148,25 @@ def look_at_files(
                 hint = f"; relative paths start at {table.base!r}, or at {spelled('base')}"
             messages.append(f"{shown}: {reject}{hint}")
         findings.append(Finding("unusable_image", rows, name, values, messages))
-    findings += _outside(table, uris, sizes)
+    noted = [*of_masks]
+    findings += _outside(table, uris, planes, noted)
     looks = pd.DataFrame([*fingerprints], uris.index, dtype="Int64")
     first = next(iter(table.schema.of(Image)), None)
     if first is not None and first in uris:
+        for word, (code, form) in _NOTED.items():
+            rows = list[int]()
+            messages = list[str]()
+            for row, plane, known in zip(uris.index, planes, noted, strict=True):
+                if word in known and plane is not None:
+                    rows.append(row)
+                    messages.append(form.format(uris.at[row, first], *plane.size, *plane.pixels))
+            findings.append(Finding(code, rows, first, uris[first][rows].tolist(), messages))
         was_open = checked.unassigned
         splits = checked.frame[SPLIT_COLUMN].astype(object)
         looks = looks.assign(split=splits, open=was_open)
         if dataset is not None:
             looks = pd.concat([dataset.looks.assign(open=False), looks])
-        unseen = int(looks["hash"].isna().sum()) - sizes.count(None)  # which are rejects
+        unseen = int(looks["hash"].isna().sum()) - planes.count(None)  # which are rejects
         if unseen:
             words = unseen_in_words(unseen)
             findings.append(Finding("not_compared", [None], first, [None], words))
@@ -164,12 +198,14 @@ def _sound_uris(checked: Checked) -> pd.DataFrame:
 def _outside(
     table: Source,
     uris: pd.DataFrame,
-    sizes: Sequence[tuple[int, int] | None],
+    planes: Sequence[Plane | None],
+    noted: list[tuple[str, ...]],
 ) -> Iterator[Finding]:
     """The boxes in pixels that reach outside their images, and masks of another size, by row.
 
     Args:
-        sizes: (width, height) of each row's image; None for one that cannot be read.
+        planes: what the coordinates of each row are of; None if its image cannot be used.
+        noted: of each row, what is to be known of it, to which that of its boxes is added.
     """
     given = {*table.frame}
     for name in table.schema.of(Boxes):
@@ -177,8 +213,6 @@ def _outside(
         (image,) = table.schema.of(Image)
         assert isinstance(kind, Boxes)
         pixels = kind.unit == "pixel"
-        if not pixels and not kind.masks:
-            continue
         if not given.issuperset([image, *columns_of(name, kind)]):
             continue
         others, rows, _ = gather(table.frame, kind, image)
@@ -189,11 +223,14 @@ def _outside(
         places = list[int]()
         messages = list[str]()
         start = 0
-        for uri, size, count in zip(uris[image], sizes, rows.sizes.tolist(), strict=True):
-            if size is not None:
+        for at, (uri, plane, count) in enumerate(
+            zip(uris[image], planes, rows.sizes.tolist(), strict=True)
+        ):
+            if plane is not None and count:
+                noted[at] += plane.words
                 of_image = slice(start, start + count)
-                faults = list(boxes_outside(edges[of_image], *size)) if pixels else []
-                faults += segmentation_faults(masks[of_image], *size, kind.unit)
+                faults = list(boxes_outside(edges[of_image], plane.size)) if pixels else []
+                faults += segmentation_faults(masks[of_image], plane, kind.unit)
                 places += (start + number for number, _ in faults)
                 messages += (f"{uri!r}: {reason}" for _, reason in faults)
             start += count
@@ -328,11 +365,15 @@ def _row_check(
     }
     files = {name: field.kind for name, field in fields.items() if isinstance(field.kind, File)}
     budget = Budget(spare_bytes(DECODING_BYTES))
+    boxes = [table.schema.columns[name] for name in table.schema.of(Boxes)]
+    upright = next((kind.upright for kind in boxes if isinstance(kind, Boxes)), None)
+    sizes = table.sizes
 
     def check(row: tuple[Any, ...]) -> _Outcome:
         number, *cells = row
         faults = {}
         read: dict[str, CheckedImage] = {}
+        words = tuple[str, ...]()
         uris = dict(zip(columns, cells, strict=True))
         for name in sorted(uris, key=image_by_mask.__contains__):  # after its image comes a mask
             uri = uris[name]
@@ -354,12 +395,20 @@ def _row_check(
                     depth,
                 )
                 if (of := read.get(image_by_mask.get(name, ""))) is not None:
-                    stored_mask(fields[name], file, Placed(of, of, None), budget.room)
+                    mask = mask_plane(fields[name], file, of)
+                    stored_mask(fields[name], file, Placed(of, of, None), mask, budget.room)
+                    words += mask.words
                 read[name] = file
             except Reject as reject:
                 faults[name] = reject
-        first = read.get(images[0]) if images else None
-        look, size = (first.look, (first.width, first.height)) if first else (None, None)
-        return faults, size, fingerprints_of([look])[0] if look else UNKNOWN
+        plane = look = None
+        if images and (first := read.get(images[0])) is not None:
+            try:
+                stated = (0, 0) if sizes is None else tuple(sizes.loc[number].tolist())
+                plane = plane_of(first, upright, stated)
+                look = first.look
+            except Reject as reject:
+                faults[images[0]] = reject
+        return _Outcome(faults, plane, fingerprints_of([look])[0] if look else UNKNOWN, words)
 
     return check

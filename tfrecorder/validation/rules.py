@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder.display.tables import counted, cut
-from tfrecorder.format.layout import REJECT_OF
+from tfrecorder.format.layout import REJECT_OF, STATED_OF
 from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, Fields, class_field, fields_of, primary_file
 from tfrecorder.schema.keys import LABEL_COLUMN, NO_LABEL, SPLIT_COLUMN, URI_COLUMN
@@ -227,6 +227,9 @@ def check_source(
         findings += check_divided(frame[SPLIT_COLUMN], was_open, division)
     described = describe_assigned(frame[SPLIT_COLUMN], was_open, division, source.groups)
     lacks_splits = not missing.isdisjoint(schema.of(kinds.Split))
+    if source.sizes is not None:
+        for key in STATED_OF:
+            values[key] = pa.array(source.sizes.loc[frame.index, key])
     if source.rejects:
         values |= planned_rejects(source.rejects, frame.index)
         rows = list(source.rejects)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import google_crc32c
+import numpy as np
 import pyarrow as pa
 
 from tfrecorder import storage
@@ -37,6 +38,7 @@ from tfrecorder.format.layout import (
 from tfrecorder.format.manifest import Loss
 from tfrecorder.format.plan import OF_A_SOURCE, Plan, PlanKind, PlannedRow
 from tfrecorder.format.tfrecord import frame, read_records
+from tfrecorder.images.boxes_and_masks import given_edges, plane_of
 from tfrecorder.images.check import check_image
 from tfrecorder.images.header import Reject
 from tfrecorder.plan.history import grown
@@ -171,6 +173,8 @@ class Tables:
                     row.values.update(self._places(plan, row, record))
                 parts = frame([data])
                 outcome = loaded(row, parts, record, images, row.text(RECORD_OF.warning))
+                if is_damaged or shard in self.other:
+                    _put_back(row, fields, outcome.images)
                 if is_damaged:
                     sources = _sources(fields, record, outcome.images, _keeps_files(plan))
                     outcome = outcome._replace(sources=sources)
@@ -307,6 +311,20 @@ class Tables:
             self.note(Loss.SUMS, shard.table)
         if plan.rows.streams:
             self.note(Loss.POSITIONS, shard.table)
+
+
+def _put_back(
+    row: PlannedRow,
+    fields: Fields,
+    images: KeyedImages,
+) -> None:
+    """Give a row the edges that its source had, of those of its record."""
+    for of in fields:
+        if isinstance(of.kind, kinds.Boxes):
+            edges = np.array([row.values[key] for key in of.edges], np.float64).T
+            plane = plane_of(images[0][1], of.kind.upright, row.stated)
+            edges = given_edges(edges, of.kind, plane)
+            row.values.update(zip(of.edges, edges.T.tolist(), strict=True))
 
 
 def is_nowhere(table: pa.Table, fields: Fields) -> bool:

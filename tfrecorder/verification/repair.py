@@ -23,14 +23,22 @@ from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError, SourceError, TfrecorderError
 from tfrecorder.format import layout
-from tfrecorder.format.layout import BASE, RECORD_OF, REJECT_OF, Shard, spool_columns, value_columns
+from tfrecorder.format.layout import (
+    BASE,
+    RECORD_OF,
+    REJECT_OF,
+    STATED_OF,
+    Shard,
+    spool_columns,
+    value_columns,
+)
 from tfrecorder.format.manifest import FORM, FileSums
 from tfrecorder.format.plan import Begins, Layout, Plan, PlanKind
 from tfrecorder.output.directory import locked, refuse_foreign
 from tfrecorder.output.staging import restage_rows
 from tfrecorder.output.state import DatasetState
 from tfrecorder.output.status import ShardProgress
-from tfrecorder.reading.shard_tables import read_columns
+from tfrecorder.reading.shard_tables import read_columns, those_of
 from tfrecorder.schema.fields import primary_file, with_validators
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import FILES
@@ -356,7 +364,8 @@ def _plan_aside(
     if "" in bases and is_nowhere(table, owner.fields):
         remedy = f"give it as {spelled('base')}"
         raise SourceError(f"nobody knows in which folder its images were: {remedy}")
-    rows = table.select([SOURCE_ID, *value_columns(table.column_names), *REJECT_OF])
+    stated = those_of(STATED_OF)(table.schema)
+    rows = table.select([SOURCE_ID, *value_columns(table.column_names), *stated, *REJECT_OF])
     if len({*bases}) > 1:  # then each path is given as that of a spooled image is
         for field in owner.fields:
             if isinstance(field.kind, FILES):

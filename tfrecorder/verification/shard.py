@@ -34,7 +34,7 @@ from tfrecorder.format.layout import RECORD_OF, Shard
 from tfrecorder.format.tfrecord import Place, joined_crc, walk
 from tfrecorder.images.transform import transform_of
 from tfrecorder.schema.keys import SOURCE_ID, Feature
-from tfrecorder.schema.kinds import Image
+from tfrecorder.schema.kinds import Boxes, Image
 from tfrecorder.storage.store import sums_of
 from tfrecorder.verification.expectation import Expectation, other_sums, read_or_fault, unread
 from tfrecorder.verification.faults import Fault, at_most
@@ -202,8 +202,10 @@ class ShardCheck:
         """What a record has as its row in the table has it: no boxes that moved with the pixels."""
         fields = self.expected.fields
         options = (commit.plan.options for commit in self.expected.commits.values())
-        in_pixels = (getattr(field.kind, "unit", "") == "pixel" for field in fields)
-        moved = any(in_pixels) or any(map(transform_of, options))
+        moved = any(map(transform_of, options))
+        for field in fields:
+            if isinstance(field.kind, Boxes):
+                moved |= field.kind.unit == "pixel" or bool(field.kind.upright)
         return [*planned_features([of for of in fields if not (moved and of.of_boxes)])]
 
     def _other_values(

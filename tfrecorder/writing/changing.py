@@ -100,6 +100,10 @@ def _image(field: Field, features: Parsed) -> CheckedImage:
 LOCAL_PIECE = 2**20
 
 
+#: The endings of images that are stored as they are.
+_KEPT_ENDINGS = (".jpg", ".jpeg", ".png")
+
+
 class RowChanger(RowLoader):
     """Copies the record of a row, or does what the plan says of it (`CHANGE`); threads share it.
 
@@ -123,6 +127,7 @@ class RowChanger(RowLoader):
         unchecked = replace(plan, fields=with_validators(plan.fields))
         self._unchecked = RowLoader(unchecked, room, reader)
         plain = [f for f in plan.fields if not (f.of_boxes or isinstance(f.kind, FILES))]
+        self._turns = any(getattr(field.kind, "upright", False) for field in plan.fields)
         self._keys = {feature.key for field in plain for feature in field.features}
 
     def load(self, row: PlannedRow) -> Loaded | Rejected:
@@ -184,7 +189,10 @@ class RowChanger(RowLoader):
         """A row made again of the images in its record."""
         stored = {}
         for field in self._kept:
-            stored[row.text(field.uri_key)] = bytes(features[field.encoded_key][0])
+            uri = row.text(field.uri_key)
+            # What was encoded again has no orientation any more, which the boxes need.
+            if not self._turns or uri.lower().endswith(_KEPT_ENDINGS):
+                stored[uri] = bytes(features[field.encoded_key][0])
         reader = replace(self.reader, stored=stored)
         made = _sound(self._unchecked.load_from(reader, row))
         of_kept = {field.key for field in self._kept}

@@ -18,7 +18,15 @@ from tfrecorder.format.example import encode_parts
 from tfrecorder.format.layout import BASE, REJECT_OF, is_fact
 from tfrecorder.format.plan import Plan, PlannedRow
 from tfrecorder.format.tfrecord import frame
-from tfrecorder.images.boxes_and_masks import Placed, placed_boxes, stored_mask, stored_object_masks
+from tfrecorder.images.boxes_and_masks import (
+    Placed,
+    Size,
+    mask_plane,
+    placed_boxes,
+    plane_of,
+    stored_mask,
+    stored_object_masks,
+)
 from tfrecorder.images.check import CheckedImage, check_file, check_image, format_of, read_image
 from tfrecorder.images.header import Reject
 from tfrecorder.images.transform import transform_image, transform_of, without_metadata
@@ -170,6 +178,12 @@ class _Row:
         self.sources[field.key] = OfFile(len(data), google_crc32c.value(data), modified)
         return data
 
+    def note(self, key: str, words: tuple[str, ...]) -> None:
+        """Note what is to be known of an image, as keys of `header.REDUCED`."""
+        placed = self.placed[key]
+        reduced = tuple(dict.fromkeys((*placed.image.reduced, *words)))
+        self.placed[key] = dataclasses.replace(placed, image=placed.image._replace(reduced=reduced))
+
     def _note_retry(self) -> None:
         self.retries += 1
         self._reader.progress.note()
@@ -196,7 +210,6 @@ class RowLoader:
         self._room = room
         self._options = plan.options
         self._transform = transform_of(plan.options)
-        self._has_facts = not plan.reads_a_table
         # The type of each planned key with an array of numbers that an Example takes from NumPy.
         self._arrays = {
             feature.key: _DTYPES[feature.kind]
@@ -226,7 +239,8 @@ class RowLoader:
         planned: PlannedRow,
     ) -> Loaded | Rejected:
         """As `load`, with another reader of files."""
-        if self._has_facts or REJECT_OF.reason in planned.values:
+        stated = planned.stated
+        if any(map(is_fact, planned.values)):
             reject = planned_reject(planned)
             if reject is not None:
                 return reject
@@ -244,7 +258,7 @@ class RowLoader:
             self._add_images(row)
             self._add_masks(row)
             self._add_files(row)
-            self._add_boxes(row)
+            self._add_boxes(row, stated)
         except Reject as reject:
             return Rejected(planned, reject, row.retries, row.sources)
         except MemoryError as error:
@@ -291,7 +305,9 @@ class RowLoader:
         for field, of in self._masks:
             mask = self._checked(field, row)
             placed = row.placed[of.key]
-            row.features[field.encoded_key] = stored_mask(field, mask, placed, self._room)
+            plane = mask_plane(field, mask, placed.source)
+            row.features[field.encoded_key] = stored_mask(field, mask, placed, plane, self._room)
+            row.note(of.key, plane.words)
             row.features[f"{field.key}/format"] = "png"
 
     def _add_files(self, row: _Row) -> None:
@@ -305,19 +321,25 @@ class RowLoader:
             uri = str(row.features[field.uri_key])
             row.features[f"{field.key}/format"] = format_of(uri, data)
 
-    def _add_boxes(self, row: _Row) -> None:
-        """Boxes, and masks of objects, are placed on the image."""
+    def _add_boxes(
+        self,
+        row: _Row,
+        stated: Size,
+    ) -> None:
+        """Boxes, and masks of objects, are placed on the image, of which a size may be stated."""
         features = row.features
         for field in self._boxes:
-            [image] = row.placed.values()  # a schema with boxes has one
-            features.update(
-                placed_boxes(field, features, image.source, image.geometry, self._of_each_box)
-            )
+            [(key, image)] = row.placed.items()  # a schema with boxes has one
+            edges = features[field.edges[0]]
+            assert isinstance(edges, np.ndarray)
+            plane = plane_of(image.source, getattr(field.kind, "upright", None), stated)
+            row.note(key, plane.words if len(edges) else ())
+            features.update(placed_boxes(field, features, plane, image.geometry, self._of_each_box))
             masks_key = field.masks_key
             if masks_key is not None:
                 masks = features[masks_key]
                 assert isinstance(masks, list)
-                features[masks_key] = stored_object_masks(field, masks, image, self._room)
+                features[masks_key] = stored_object_masks(field, masks, image, plane, self._room)
 
     def _checked(
         self,
