@@ -383,7 +383,7 @@ def test_images_that_no_json_lists_are_counted() -> None:
     pictures("in/a/1.jpg", "in/a/2.jpg", "in/b/3.jpg")
     images = [{"id": 1, "file_name": "./in/a/1.jpg"}]
     notes = said(coco(annotation(1, 1, [1, 1, 5, 5]), images=images))["notes"]
-    assert "1 image is beside those that the JSON lists: in/a/2.jpg" in notes
+    assert "1 image is beside those that are listed: in/a/2.jpg" in notes
 
 
 def test_a_box_that_is_there_twice_is_stored_once() -> None:

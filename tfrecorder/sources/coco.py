@@ -51,8 +51,13 @@ BESIDE = "_annotations.coco.json"
 #: The folders where such files are.
 _FOLDERS = ("", "/train", "/valid", "/val", "/validation", "/test")
 
+#: How COCO's own files begin; others are known by what they say.
+_NAMES = ("instances", "captions", "person_keypoints", "panoptic", "stuff")
+
 #: How what is not stored would be.
-_REMEDIES = {"masks": "`Boxes(unit='pixel', masks='segmentation')` in a schema stores them"}
+_REMEDIES = dict.fromkeys(
+    ("masks", "rotations"), "`Boxes(unit='pixel', masks='segmentation')` in a schema stores them"
+)
 
 #: How far, in pixels, a box may be beyond its image: tools round differently.
 _SLACK = 1.0
@@ -77,20 +82,43 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     base = source.folder or common_folder(roots)
     # The folder that the uris start from.
     top = storage.absolute(storage.given_path(options.base)) if options.base else base
-    remarks = Remarks([], [])
+    splits = []
+    uris = []
+    for file, root in zip(files, roots, strict=True):
+        splits.append(_split_of(file, bool(source.folder)))
+        starts = [""] if options.base else _starts(file.path, root.removeprefix(base).strip("/"))
+        uris.append(_uris_of(file, splits[-1], starts, top))
+    return table_of(Remarks([], []), files, splits, uris, top=top, options=options)
+
+
+def table_of(
+    remarks: Remarks,
+    files: Sequence[CocoFile],
+    splits: Sequence[str],
+    of_files: Sequence[Sequence[str]],
+    top: str,
+    options: ConvertOptions,
+    boxes: bool = True,
+) -> RawTable:
+    """Files of annotations as one table.
+
+    Args:
+        splits: that of each file.
+        of_files: the uris of the images of each.
+        top: the folder that these start from.
+        boxes: that images without any annotation have no objects.
+    """
+    masks = has_masks(options)
     names = _class_names(remarks, files)
     images: _Images = {}
     frames = []
-    for file, root in zip(files, roots, strict=True):
-        split = _split_of(file, bool(source.folder))
-        starts = [""] if options.base else _starts(file.path, root.removeprefix(base).strip("/"))
-        uris = _uris_of(file, split, starts, top)
+    for file, split, uris in zip(files, splits, of_files, strict=True):
         of_ids = _rows_of(remarks, file, uris, split, images)
         frames.append(_annotations(file, of_ids, names, masks))
     every = pd.concat(frames, keys=range(len(files)))
 
     def place_of(at: tuple[int, int]) -> str:
-        return f"{paths[at[0]]}: annotations[{at[1]}]"
+        return f"{files[at[0]].path}: annotations[{at[1]}]"
 
     is_text = every[_CAPTION].notna()
     is_sound = (every[ROW] >= 0) & (is_text | every[LABEL_COLUMN].notna())
@@ -113,11 +141,11 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
         kinds[_CAPTION] = Text(shape=(None,))
     if others := _unlisted({place for _, place in images}, top):
         count = counted(len(others), "image is", "images are")
-        remarks.notes.append(f"{count} beside those that the JSON lists: {some_of(others)}")
+        remarks.notes.append(f"{count} beside those that are listed: {some_of(others)}")
     remarks.not_stored(sum((file.others for file in files), Counter[str]()), _REMEDIES)
     objects = every[is_sound & ~is_text].drop(columns=_CAPTION)
     stated = None
-    if len(objects) or not len(captions):
+    if len(objects) or (boxes and not len(captions)):
         sizes = as_numbers([image.size for _, image in images.values()], 2)
         stated = stated_sizes(sizes)
         of_boxes, wrong = object_columns(objects, uris, sizes, _SLACK, place_of)
@@ -129,7 +157,7 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
         kinds["area"] = Number(of="boxes")
     return RawTable(
         pd.DataFrame(columns),
-        base,
+        top,
         findings=remarks.findings,
         notes=remarks.notes,
         schema=options.schema or Schema(kinds),
@@ -141,7 +169,7 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
 def _files_in(folder: str) -> list[str]:
     """The files of a folder of COCO's or of Roboflow's form; none in any other folder."""
     names = [name for name in storage.names(f"{folder}/annotations") if name.endswith(".json")]
-    if names:
+    if any(name.startswith(_NAMES) for name in names):
         chosen = [name for name in names if name.startswith("instances")]
         return [f"{folder}/annotations/{name}" for name in chosen or names]
     beside = [f"{folder}{below}/{BESIDE}" for below in _FOLDERS]

@@ -22,7 +22,7 @@ from tfrecorder.sources.path_source import refuse_pointer
 
 #: What is kept of each annotation.
 _PLAIN = ("image_id", "category_id", "iscrowd", "area", "caption")
-_KEPT = (*_PLAIN, "bbox", MASKS)
+KEPT = (*_PLAIN, "bbox", MASKS)
 
 #: What says nothing beyond that.
 _NO_VALUES = frozenset([*_PLAIN, "bbox", "id", "num_keypoints", "segments_info", "file_name"])
@@ -43,7 +43,7 @@ class CocoFile(NamedTuple):
     """A file of annotations.
 
     Attributes:
-        annotations: by each of `_KEPT` the values of all; None for one that is not there, and masks
+        annotations: by each of `KEPT` the values of all; None for one that is not there, and masks
             as JSON.
         categories: the id and the name of each.
         others: how many annotations have something else, by what it is in words.
@@ -108,7 +108,7 @@ def read_file(path: str, masks: bool) -> CocoFile:
         raise SourceError(f"{path}, {error}.") from error
     except (ValueError, RecursionError) as error:
         raise SourceError(f"{path} is not sound JSON: {error}.") from error
-    annotations = {name: made[place :: len(_KEPT)] for place, name in enumerate(_KEPT)}
+    annotations = {name: made[place :: len(KEPT)] for place, name in enumerate(KEPT)}
     images = []
     categories = []
     entry = document
