@@ -25,6 +25,7 @@ BIN := $(VENV)/bin
 PEERS := $(VENV)/peers
 INTEROP := $(VENV)/interop
 ENGINES := $(VENV)/engines
+DATUMARO := $(VENV)/datumaro
 
 # Tests start many processes, each half a second faster if the package is compiled already.
 unexport PYTHONDONTWRITEBYTECODE
@@ -91,8 +92,9 @@ interop: $(INTEROP)/installed
 	INTEROP=1 $(INTEROP)/bin/python -m pytest tests/docs/test_docs.py tests/*/test_model_garden*.py \
 	  -k "interop or garden"
 
-engines: $(ENGINES)/installed
+engines: $(ENGINES)/installed $(DATUMARO)/installed
 	$(ENGINES)/bin/python -m pytest --durations=25 -m engines tests
+	$(DATUMARO)/bin/python -m pytest -m engines tests/services/test_datumaro.py
 
 torture: $(VENV)/installed-dev
 	PYTHONPATH=tests $(BIN)/python -m torture.run
@@ -123,6 +125,13 @@ $(ENGINES)/installed: setup.py tfrecorder/version.py
 	$(PYTHON) -m venv $(ENGINES)
 	$(ENGINES)/bin/python -m pip install --quiet --upgrade pip
 	$(ENGINES)/bin/python -m pip install --quiet --editable ".[dev]" "ray>=2.40" "pyspark>=4" torch
+	touch $@
+
+# Apart: Datumaro asks for pandas 2, and for another Arrow than Beam.
+$(DATUMARO)/installed: setup.py tfrecorder/version.py
+	$(PYTHON) -m venv $(DATUMARO)
+	$(DATUMARO)/bin/python -m pip install --quiet --upgrade pip
+	$(DATUMARO)/bin/python -m pip install --quiet --editable ".[coco,datumaro]" hypothesis psutil pytest
 	touch $@
 
 # Apart: the Model Garden asks for an earlier TensorFlow.

@@ -50,6 +50,8 @@ EXTRAS = {
     # Without torch: its wheel brings gigabytes for GPUs, and there is a build for each kind.
     "all": ALL,
     "dask": ["dask[distributed]>=2024.11"],
+    # Not in `all`: it asks for pandas 2, and for another Arrow than Beam.
+    "datumaro": ["datumaro>=1.13"],
     "fsspec": ["fsspec>=2024.6"],
     "heif": ["pillow-heif>=0.20"],
     "torch": ["torch"],

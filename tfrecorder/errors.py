@@ -131,6 +131,7 @@ _EXTRAS = {
     "botocore": "s3",
     "cleanlab": "labels",
     "confluent_kafka": "kafka",
+    "datumaro": "datumaro",
     "keras": "tensorflow",
     "obstore": "s3",
     "pycocotools": "coco",

@@ -22,7 +22,7 @@ REFUSED = {
     "sep": [(";;", "give one character"), ("", "give one"), ('"', "give one"), (1, "give one")],
     "encoding": [("klingon", "as 'cp1252'"), (8, "as 'cp1252'"), ("", "as 'cp1252'")],
     "base": [("", "the path of a folder"), (1, "the path of a folder")],
-    "form": [("labelme", "one of 'coco', 'yolo'"), ("", "one of"), (1, "one of")],
+    "form": [("labelme", "one of 'coco', 'yolo'"), ("", "one of"), (1, "'datumaro:kitti'")],
     "columns": [
         ("path", "give a dict"),
         ({1: "label"}, "give a dict"),

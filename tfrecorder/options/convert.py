@@ -91,10 +91,12 @@ class ConvertOptions(Options):
     )
     form: str | None = option(
         None,
-        OneOf(*values.FORMS),
+        values.check_form,
         "What a folder is read as, where it could be several. metadata: a table metadata.*; "
-        "masks: pictures and their masks; folder: splits and classes by its folders alone. "
-        "Default: what its files say.",
+        "masks: pictures and their masks; folder: splits and classes by its folders alone; "
+        "datumaro:NAME: a form that Datumaro reads, such as datumaro:kitti. Default: what its "
+        "files say.",
+        metavar=f"{'|'.join(values.FORMS)}|{values.DATUMARO}NAME",
     )
     num_shards: int | Mapping[str, int] | None = content_option(
         None,

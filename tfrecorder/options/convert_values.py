@@ -36,6 +36,9 @@ FORMS = {
     "folder": "a folder of images, whose folders are splits and classes",
 }
 
+#: What comes before the name of a form that Datumaro reads.
+DATUMARO = "datumaro:"
+
 #: The names and versions that TFDS finds in folders; it reads others in another way, or not at all.
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _VERSION = re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}")
@@ -103,6 +106,13 @@ def plain_names(value: Mapping[str, Any]) -> dict[str, Any]:
 
 def _split_word(word: Any) -> str:
     return SPELLINGS.get(str(word).strip().lower(), "")
+
+
+def check_form(value: Any) -> str | None:
+    if isinstance(value, str) and (value in FORMS or value.startswith(DATUMARO)):
+        return None
+    forms = ", ".join(map(repr, FORMS))
+    return f"give one of {forms}, or the name of a form of Datumaro, such as '{DATUMARO}kitti'."
 
 
 def check_columns(value: Any) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.util import hash_pandas_object  # Datumaro puts a pandas without `util` in its place
 from PIL import Image as Pictures
 
 from tfrecorder import storage
@@ -197,7 +198,7 @@ def in_rows(values: pd.DataFrame, count: int) -> dict[str, pd.Series]:
 def _repeated(objects: pd.DataFrame) -> np.ndarray:
     """Marks each object of which one before has all the values."""
     # To compare all columns of all objects takes twenty times as long.
-    sums = pd.util.hash_pandas_object(objects[[ROW, *BOX_COLUMNS]], index=False)
+    sums = hash_pandas_object(objects[[ROW, *BOX_COLUMNS]], index=False)
     again = sums.duplicated(keep=False).to_numpy(copy=True)
     again[again] = objects[again].duplicated()
     return again

@@ -104,17 +104,23 @@ class Remarks(NamedTuple):
         if unused := [name for name in names if name not in used]:
             self.notes.append(unused_words(unused))
 
-    def not_stored(self, counts: Mapping[str, int], remedies: Mapping[str, str]) -> None:
+    def not_stored(
+        self,
+        counts: Mapping[str, int],
+        remedies: Mapping[str, str],
+        of: str = "object",
+    ) -> None:
         """Say what of the objects is not stored.
 
         Args:
             counts: of how many objects each is.
             remedies: how it would be stored, for what can be.
+            of: what has it, if not an object.
         """
         parts = []
         for what, count in counts.items():
             remedy = f" ({remedies[what]})" if what in remedies else ""
-            parts += [f"{what} of {counted(count, 'object')}{remedy}"] if count else []
+            parts += [f"{what} of {counted(count, of)}{remedy}"] if count else []
         if parts:
             self.notes.append(f"{NOT_STORED}{', '.join(parts)}")
 

@@ -34,6 +34,7 @@ from tfrecorder.schema.kinds import Boxes, Ignore, Image, Label, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.arrow import read_arrow
 from tfrecorder.sources.coco import read_coco
+from tfrecorder.sources.datumaro import read_datumaro
 from tfrecorder.sources.files import read_files, read_open_file
 from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.folder import read_folder
@@ -89,9 +90,10 @@ def read_table(
     """A source as one table with our column names; of the options, those about reading it.
 
     Args:
-        source: a frame (left unmodified); a `Dataset` or `DatasetDict` of Hugging Face; the path of
-            a CSV, with a header or in AutoML's or Vertex AI's own order without one; of Vertex
-            AI's JSON Lines; of a Parquet file; of a folder `split/label/file` or `label/file`, or
+        source: a frame (left unmodified); a `Dataset` or `DatasetDict` of Hugging Face; a dataset
+            of Datumaro; the path of a CSV, with a header or in AutoML's or Vertex AI's own order
+            without one; of Vertex AI's JSON Lines; of a Parquet file; of a folder
+            `split/label/file` or `label/file`, or
             with a table `metadata.*`; of COCO's JSON, or of a folder of it; of a folder of YOLO or
             of Pascal VOC; several such files; or an open file, from which a CSV is read.
         known: the columns of the dataset that it is added to or compared with.
@@ -253,13 +255,14 @@ def read_raw(source: Any, options: ConvertOptions) -> RawTable:
                 table = replace(table, schema=table.schema or options.schema)
                 return _with_usual_names(with_objects(table))
     if options.form is not None:
-        words = f"the source is not of this form: it lacks {FORM_WORDS[options.form]}."
+        lacks = FORM_WORDS.get(options.form, "a folder or a file")
+        words = f"the source is not of this form: it lacks {lacks}."
         raise OptionError.of("form", options.form, words)
     package = type(source).__module__.partition(".")[0]
     raise SourceError(
         f"source is a {package}.{type(source).__name__}; give a frame of pandas or polars, a table "
-        "of Arrow, a Dataset of Hugging Face, or the path of a CSV or Parquet file, or of a folder "
-        "of images."
+        "of Arrow, a dataset of Hugging Face or Datumaro, or the path of a CSV or Parquet file, or "
+        "of a folder of images."
     )
 
 
@@ -295,6 +298,7 @@ def _read_frame(source: Any, options: ConvertOptions) -> RawTable | None:
 FORMS: tuple[Callable[[Any, ConvertOptions], RawTable | None], ...] = (
     _read_frame,
     read_dataset,
+    read_datumaro,
     read_arrow,
     read_open_file,
     read_coco,
@@ -306,7 +310,7 @@ FORMS: tuple[Callable[[Any, ConvertOptions], RawTable | None], ...] = (
 
 
 #: Those that the option `form` chooses from.
-_FORMED = (read_coco, read_yolo, read_folder)
+_FORMED = (read_datumaro, read_coco, read_yolo, read_folder)
 
 
 def _our_names(raw: RawTable, split_by: str | None) -> list[str]:
