@@ -17,7 +17,7 @@ from sources.source_cases import judged, report_of, source_of
 from support import invoke
 
 import tfrecorder
-from tfrecorder.errors import OptionError, SourceError
+from tfrecorder.errors import OptionError, PackageError, SourceError, is_installed
 
 SPLITS = {"": "TRAIN", "train": "TRAIN", "training": "TRAIN", "test": "TEST"}
 SPLITS |= dict.fromkeys(("val", "valid", "validation"), "VALIDATION")
@@ -448,6 +448,62 @@ def test_annotations_that_are_not_read_are_refused_by_name(
         tfrecorder.validate("in")
     assert "\n" not in str(caught.value)
     assert [label for *_, label in rows_of("in", form="folder")] == ["x", "y"]
+
+
+DOTA = "imagesource:GoogleEarth\ngsd:0.1\n4 5 30 5 30 9 4 9 large-vehicle 0\n"
+KITTI = "Car 0.00 0 -1.5 5.0 1.3 6.2 2.1 1.6 1.6 3.5 1.8 1.5 8.4 0.01\n"
+LABEL_ME = "<annotation><object><polygon><pt><x>1</x></pt></polygon></object></annotation>"
+
+
+@pytest.mark.parametrize(
+    ("form", "image", "file", "text"),
+    [
+        ("cityscapes", "gtFine/train/b/b_gtFine_color.png", "README.txt", "By b."),
+        ("cvat", "images/a.jpg", "train.xml", CVAT),
+        (
+            "datumaro",
+            "images/train/a.jpg",
+            "annotations/train.json",
+            '{"dm_format_version": "1.0"}',
+        ),
+        ("dota", "train/images/a.jpg", "train/labelTxt/a.txt", DOTA),
+        ("kitti", "training/image_2/a.png", "training/label_2/a.txt", KITTI),
+        ("kitti_segmentation", "training/semantic_rgb/a.png", "README.txt", ""),
+        ("label_me", "Images/x/a.jpg", "Annotations/x/a.xml", LABEL_ME),
+        ("market1501", "bounding_box_train/a.jpg", "README.txt", ""),
+        ("mot_seq", "img1/000001.jpg", "gt/gt.txt", "1,1,4,5,20,10,1,1,1\n"),
+        (
+            "open_images",
+            "images/train/a.jpg",
+            "annotations/train-annotations-bbox.csv",
+            "ImageID,Source,LabelName\na,x,/m/1\n",
+        ),
+        (
+            "wider_face",
+            "WIDER_train/images/0--Parade/a.jpg",
+            "wider_face_split/wider_face_train_bbx_gt.txt",
+            "0--Parade/a.jpg\n1\n4 5 20 10\n",
+        ),
+    ],
+)
+def test_a_form_that_datumaro_reads_is_refused_with_its_name(
+    form: str, image: str, file: str, text: str
+) -> None:
+    pictures(f"in/{image}", "in/others/z.jpg")
+    put(f"in/{file}", text)
+    put("in/annotations/classes.json", '{"LabelName": "x"}')  # as beside Open Images
+    with pytest.raises(SourceError, match=rf"Datumaro reads: give `form='datumaro:{form}'`"):
+        tfrecorder.validate("in")
+    (line,) = invoke("validate", "in").output.splitlines()
+    assert f"--form datumaro:{form}" in line
+
+
+def test_a_form_of_datumaro_names_the_extra_that_brings_it() -> None:
+    pictures("in/a.jpg")
+    if is_installed("datumaro"):
+        pytest.skip("it is installed")
+    with pytest.raises(PackageError, match=r'pip install "tfrecorder-images\[datumaro\]"'):
+        tfrecorder.convert("in", "out", form="datumaro:kitti", progress=False)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tfrecorder.core.text import encoding_of
 from tfrecorder.display.messages import command
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.convert_values import DATUMARO
 from tfrecorder.sources.coco import read_coco
 from tfrecorder.sources.files import IMAGE_ENDINGS
 from tfrecorder.sources.named_files import in_threads
@@ -68,6 +69,8 @@ def read_annotated(
 ) -> RawTable | None:
     """What the annotations of a folder say; None if it has none of the form that may count."""
     form = options.form
+    if form is None:
+        _refuse_other_forms(listing, looks)
     if form in (None, "coco") and (coco := [*_of_coco(looks)]):
         files = tuple(f"{listing.folder}/{path}" for path in coco)
         return read_coco(PathSource(source.path, files, listing.folder), options)
@@ -78,6 +81,22 @@ def read_annotated(
         return read_yolo(PathSource(source.path, files, listing.folder), options)
     return None
 
+
+#: Forms under Datumaro's names, with what no other has: in the path of a file and its text, or of
+#: a folder of images.
+_BY_DATUMARO = {
+    "cityscapes": r"(^|/)gtFine/",
+    "cvat": r"<image\s[^>]*>\s*<(box|polygon|polyline|points|mask|tag|ellipse|cuboid)\s",
+    "datumaro": r'"dm_format_version"',
+    "dota": r"(?s)(^|/)labelTxt/.*?\n(-?[\d.]+ ){8}\S+ \d\s",
+    "kitti": r"(?s)(^|/)label_2/.*?\n\S+( -?[\d.]+){14}\s",
+    "kitti_segmentation": r"(^|/)semantic_rgb/",
+    "label_me": r"(?s)<annotation>.*<pt>",
+    "market1501": r"(^|/)bounding_box_train/",
+    "mot_seq": r"(^|/)gt/gt\.txt\n\d+,",
+    "open_images": r"-annotations-bbox\.csv\nImageID,",
+    "wider_face": r"(^|/)wider_face_split/",
+}
 
 #: What holds boxes, shapes or classes: a name with a value in JSON, and a tag in XML.
 _OBJECT_WORDS = (
@@ -121,6 +140,21 @@ _TOOLS = {
     "regions": "in VIA's form,",
     "coordinates": "in CreateML's form,",
 }
+
+
+def _refuse_other_forms(listing: Listing, looks: Sequence[Look]) -> None:
+    """Raise a SourceError for annotations of a form that Datumaro reads."""
+    folders = {"/".join([*parts[:-1], ""]) for parts in listing.images}
+    texts = [*folders, *(f"{path}\n{text}" for path, text in looks)]
+    for form, mark in _BY_DATUMARO.items():
+        found = next(filter(re.compile(mark).search, texts), None)
+        if found:
+            path = found.partition("\n")[0]
+            raise SourceError(
+                f"{listing.folder}/{path}: holds annotations that Datumaro reads: give "
+                f"{spelled('form', DATUMARO + form)}, or export them as COCO's JSON, or in YOLO's "
+                "or Pascal VOC's form."
+            )
 
 
 def refuse_unread(listing: Listing, looks: Sequence[Look]) -> None:
