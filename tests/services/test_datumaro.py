@@ -311,14 +311,37 @@ def test_the_parts_of_an_object_are_one_and_two_boxes_are_two() -> None:
 # Its order, its faults, its commands.
 
 
-def test_its_order_is_not_that_of_a_process_or_a_disk() -> None:
-    dataset_of("bbox", "label").export("in", "open_images", save_media=True)
-    options = "form='datumaro:open_images', progress=False"
-    code = f"import tfrecorder; tfrecorder.convert('in', '{{}}', {options})"
-    for seed in "1234":
-        command = [sys.executable, "-W", "ignore", "-c", code.format(f"out{seed}")]
-        subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": seed}, check=True)
-    assert len({str(public_files(f"out{seed}")) for seed in "1234"}) == 1
+def converts(output: str, before: str = "", after: str = "") -> None:
+    """A conversion in a new process, with code before and after it."""
+    code = f"import tfrecorder; tfrecorder.convert('in', {output!r}, form='datumaro:dota')"
+    command = [sys.executable, "-W", "ignore", "-c", f"{before}\n{code}\n{after}"]
+    subprocess.run(command, check=True)
+
+
+#: As on another disk, or after other writes.
+LISTED_BACKWARDS = """import os
+listed = os.listdir
+os.listdir = lambda *path: sorted(listed(*path), reverse=True)"""
+
+
+def test_its_order_is_not_that_of_a_disk() -> None:
+    dataset_of("rotated_bbox").export("in", "dota", save_media=True)
+    converts("here")
+    converts("there", before=LISTED_BACKWARDS)
+    assert public_files("here") == public_files("there")
+
+
+def test_pandas_is_as_it_was() -> None:
+    dataset_of("rotated_bbox").export("in", "dota", save_media=True)
+    converts("out", after="import pandas; assert pandas.util")
+
+
+def test_the_mask_of_an_object_is_stored_where_a_schema_asks() -> None:
+    frame = frame_of(dataset_of("mask"), schema=AREAS)
+    assert boxes_in(frame)[0] == [("person", 10.0, 10.0, 31.0, 20.0)]
+    (encoded,) = tfrecorder.Records("out", "TRAIN", inputs="all")[0]["image/object/mask"]
+    drawn = np.asarray(Pictures.open(io.BytesIO(encoded)))
+    assert np.array_equal(drawn.astype(bool), MASK)
 
 
 def test_what_datumaro_passes_over_is_said() -> None:
