@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -19,7 +20,7 @@ from PIL import Image as Pictures
 from support import invoke, public_files, skip_without
 
 import tfrecorder
-from tfrecorder.errors import SourceError
+from tfrecorder.errors import OptionError, RejectedError, SourceError
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow]
 
@@ -378,6 +379,32 @@ def test_splits_of_other_classes_have_a_remedy_that_helps() -> None:
     tfrecorder.append("in/val", "out", progress=False, **options)
     tfrecorder.update("in/val", "out", progress=False, **options)
     assert len(tfrecorder.to_frame("out")) == 4
+
+
+def test_a_file_is_a_source_and_several_are_not() -> None:
+    cvat()
+    frame = frame_of("in/default.xml", form="datumaro:cvat")
+    assert [*frame["image_uri"]] == ["images/a.jpg", "images/b.jpg"]
+    shutil.copy("in/default.xml", "in/other.xml")
+    for source in ("in/*.xml", ["in/default.xml", "in/other.xml"]):
+        with pytest.raises(OptionError, match="reads one folder or file, on a disk"):
+            tfrecorder.validate(source, form="datumaro:cvat")
+    with pytest.raises(OptionError, match="sep=';'"):
+        tfrecorder.validate("in/default.xml", form="datumaro:cvat", sep=";")
+
+
+def test_classes_beyond_a_byte_are_rejects_and_never_another_class() -> None:
+    from datumaro import Dataset, DatasetItem
+    from datumaro.components.annotation import Mask
+    from datumaro.components.media import Image
+
+    picture(Path("a.png"), 64, 48)
+    item = DatasetItem("a", media=Image.from_file("a.png"), annotations=[Mask(MASK, label=299)])
+    for first in ("background", "sky"):
+        names = [first, *map(str, range(299))]
+        source = Dataset.from_iterable([item], categories=names)
+        with pytest.raises(RejectedError, match="mask_channels"):
+            tfrecorder.convert(source, first, splits={"TRAIN": 1}, progress=False)
 
 
 def test_the_commands_take_its_forms() -> None:

@@ -30,7 +30,7 @@ from tfrecorder.sources.cells import CellFault
 from tfrecorder.sources.coco import table_of
 from tfrecorder.sources.coco_file import KEPT, CocoFile, CocoImage
 from tfrecorder.sources.objects import MASKS, has_masks
-from tfrecorder.sources.path_source import PathSource
+from tfrecorder.sources.path_source import PathSource, refuse_table_options
 from tfrecorder.sources.remarks import Remarks, some_of
 from tfrecorder.sources.table import MASK_COLUMN, RawTable
 
@@ -58,11 +58,16 @@ def read_datumaro(source: Any, options: ConvertOptions) -> RawTable | None:
     is_its = any(cls.__module__.startswith("datumaro.") for cls in type(source).__mro__)
     if is_form != is_path or not (is_form or is_its):
         return None
+    refuse_table_options(options, "what Datumaro reads")
     remarks = Remarks([], [])
-    path = source.folder or source.files[0] if is_path else getattr(source, "data_path", None)
-    folder = storage.absolute(path or ".")
+    if is_path:
+        path = source.folder or source.files[0]
+        folder = source.folder or storage.parent(path)
+    else:
+        path = folder = storage.absolute(getattr(source, "data_path", None) or ".")
     try:
-        return _table(remarks, _opened(remarks, folder, form) if form else source, folder, options)
+        dataset = _opened(remarks, source, form) if is_path else source
+        return _table(remarks, dataset, folder, options)
     except (TfrecorderError, MemoryError):
         raise
     except Exception as error:  # its plugins may raise anything
@@ -71,17 +76,18 @@ def read_datumaro(source: Any, options: ConvertOptions) -> RawTable | None:
         if type(cause).__name__ == "ConflictingCategoriesError":
             words = "its splits have different classes; convert the folder of one with a schema "
             words += "that names all classes, and append the others"
-        raise SourceError(f"{folder}: Datumaro cannot read it {form}: {words}.") from error
+        raise SourceError(f"{path}: Datumaro cannot read it {form}: {words}.") from error
 
 
 def _opened(
     remarks: Remarks,
-    path: str,
+    source: PathSource,
     form: str,
 ) -> Any:
     """The dataset that Datumaro makes of a folder or a file; what it passes over is said."""
-    if not storage.is_local(path):
-        raise OptionError.of("form", form, "Datumaro reads local files; copy them to a disk.")
+    path = source.folder or source.files[0]
+    if len(source.files) > 1 or not storage.is_local(path):
+        raise OptionError.of("form", form, "Datumaro reads one folder or file, on a disk.")
     refuse_missing("datumaro")
     pandas = sys.modules["pandas"]
     from datumaro import Dataset, Environment
@@ -105,8 +111,8 @@ def _opened(
     finally:
         logging.getLogger().removeHandler(heard)
     if heard.buffer:
-        top = os.path.basename(path)
-        said = [record.getMessage().replace(path, top) for record in heard.buffer]
+        name = os.path.basename(path)
+        said = [record.getMessage().replace(path, name) for record in heard.buffer]
         remarks.notes.append(f"Datumaro warns {counted(len(said), 'time')}: {some_of(said)}")
     return dataset
 
@@ -143,7 +149,7 @@ def _table(
     files = []
     for split, some in itertools.groupby(items, lambda item: item.subset):
         files.append(_as_coco(split, [*some], names, stored, folder))
-    splits = [file.path.replace("default", "") for file in files]
+    splits = ["" if file.path == "default" else file.path for file in files]
     uris = [[image.name for image in file.images] for file in files]
     raw = table_of(remarks, files, splits, uris, top=folder, options=options, boxes=has_boxes)
     by_id = {_id_of(item): item for item in items}
@@ -264,9 +270,8 @@ def _classes_of(names: Sequence[str], item: Any) -> Any:
     """A picture of the classes of pixels."""
     from PIL import Image
 
-    rest = _rest_of(names)
-    pixels = item.annotations.get_semantic_seg_mask(rest, np.min_scalar_type(rest))
-    return Image.fromarray(pixels)
+    dtype = np.uint8 if len(names) < 256 else np.uint16
+    return Image.fromarray(item.annotations.get_semantic_seg_mask(_rest_of(names), dtype))
 
 
 def _rest_of(names: Sequence[str]) -> int:
