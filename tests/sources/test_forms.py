@@ -498,6 +498,15 @@ def test_a_form_that_datumaro_reads_is_refused_with_its_name(
     assert f"--form datumaro:{form}" in line
 
 
+def test_xml_alone_is_sent_to_its_folder() -> None:
+    pictures("in/x/a.jpg")
+    put("in/all.xml", CVAT)
+    with pytest.raises(SourceError, match=r"in/all\.xml' is XML; give the folder of its images"):
+        tfrecorder.validate("in/all.xml")
+    with pytest.raises(SourceError, match="datumaro:cvat"):
+        tfrecorder.validate("in")
+
+
 def test_a_form_of_datumaro_names_the_extra_that_brings_it() -> None:
     pictures("in/a.jpg")
     if is_installed("datumaro"):

@@ -73,6 +73,8 @@ def read_files(source: Any, options: ConvertOptions) -> RawTable | None:
         )
     if source.path.lower().endswith(_ARCHIVES):
         raise SourceError(f"source {source.path!r} is an archive; unpack it, and give its folder.")
+    if source.path.lower().endswith(".xml"):
+        raise SourceError(f"source {source.path!r} is XML; give the folder of its images too.")
     with storage.local_copy(whole) as copy:
         raw = _read_unpacked(source.path, copy, storage.parent(whole), options)
     return raw if storage.is_local(whole) else replace(raw, text=None)
