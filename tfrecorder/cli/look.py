@@ -316,8 +316,8 @@ def card(
 @click.command(
     help="""Write the dataset in DIRECTORY for other tools, into OUTPUT_DIR.
 
-    Images stay byte for byte as they are stored. To continue an interrupted export, repeat the
-    command.""",
+    Images stay byte for byte as they are stored, unless one format is asked for. To continue an
+    interrupted export, repeat the command.""",
     epilog="Example: tfrecorder export out flowers_coco --to coco",
 )
 @click.argument("directory")
@@ -328,6 +328,13 @@ def card(
     required=True,
     help="What to write. coco: COCO's JSON; csv: a CSV and a schema; folder: split/label/file; "
     "webdataset: tar files. Each with the images.",
+)
+@click.option(
+    "--image-format",
+    type=click.Choice(("keep", "jpeg", "png")),
+    default="keep",
+    show_default=True,
+    help="Encode images of another format in this one, for readers that want one.",
 )
 @at_option
 @option_of("progress")

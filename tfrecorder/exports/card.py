@@ -11,9 +11,11 @@ import importlib.resources
 import io
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -26,6 +28,7 @@ from tfrecorder.core.threads import map_at_once
 from tfrecorder.display.bars import Stage, is_shown, record_bar
 from tfrecorder.display.tables import Report, counted, in_markdown
 from tfrecorder.errors import DatasetError, OptionError, OutputError
+from tfrecorder.exports.export import Names
 from tfrecorder.format import layout
 from tfrecorder.inspection.findings import find
 from tfrecorder.inspection.gather import Gathered, gather
@@ -40,7 +43,7 @@ from tfrecorder.reading.frame import table_of
 from tfrecorder.reading.info import DatasetInfo, info, summed
 from tfrecorder.reading.record_set import open_stored
 from tfrecorder.schema.fields import of_kind
-from tfrecorder.schema.kinds import Bytes
+from tfrecorder.schema.kinds import Bytes, columns_of
 from tfrecorder.version import __version__
 from tfrecorder.writing.public_files import DATASET_NAME
 
@@ -183,9 +186,11 @@ def _field(info: DatasetInfo, column: pa.Field) -> dict[str, Any]:
     array = {"isArray": True, "arrayShape": shape} if is_list else {}
     kind = _TYPES.get(str(column.type.value_type if is_list else column.type), "sc:Text")
     source = {"fileObject": {"@id": layout.RECORDS}, "extract": {"column": column.name}}
+    # An identifier is a part of a uri.
+    name = re.sub(r"[^\w./-]", lambda found: quote(found[0], safe=""), column.name)
     return _node(
         "Field",
-        f"records/{column.name}",
+        f"records/{name}",
         dataType=kind,
         source=source,
         **array,
@@ -287,18 +292,19 @@ PLACES = ("split", "record", "shard")
 
 
 def record_table(stored: StoredDataset) -> pa.Table:
-    """`PLACES`, and the columns of the schema by their names; arrays are flat.
+    """`PLACES`, and the columns of the schema by their names or `renamed`; arrays are flat.
 
     Raises:
         DatasetError: as `table_of`.
     """
     without = {field.column for field in of_kind(stored.fields, Bytes)}
+    new_names = renamed(stored)
     frames = []
     for split, shards in stored.splits.items():
         frame = table_of(stored, split)
         names = [os.path.basename(shard.path) for shard in shards]
         of_shards = np.repeat(np.array(names, object), [shard.records or 0 for shard in shards])
-        others = frame.drop(columns=[name for name in frame if name in {*PLACES, *without}])
+        others = frame.drop(columns=without, errors="ignore").rename(columns=new_names)
         numbers = np.arange(len(frame))
         frames.append(
             others.assign(
@@ -313,6 +319,13 @@ def record_table(stored: StoredDataset) -> pa.Table:
             whole[name] = column.map(np.ravel)
     order = [*PLACES, *(name for name in whole if name not in PLACES)]
     return pa.Table.from_pandas(whole[order], preserve_index=False).replace_schema_metadata()
+
+
+def renamed(stored: StoredDataset) -> dict[str, str]:
+    """The names in the table of the dataset's own columns that are called as one of `PLACES`."""
+    own = [name for field in stored.fields for name in columns_of(field.column, field.kind)]
+    names = Names(*own)
+    return {name: names.choose(f"{name}_", f"{name}_{{}}") for name in PLACES if name in own}
 
 
 def as_parquet(rows: pa.Table) -> bytes:
@@ -502,6 +515,8 @@ def _write(
     stated = {"version": newest.info["version"], "prov:wasGeneratedBy": provenance}
     document = croissant(gathered.info, fields, name, rows.schema, listed, stated)
     findings = ["".join(text for text, _ in remark.parts) for remark in find(gathered)]
+    for old, new in renamed(stored).items():
+        findings.append(f"The column {old!r} is {new!r} in {layout.RECORDS}.")
     pictures = sheet(gathered)
     files = {
         layout.CROISSANT: (json.dumps(document, indent=2, default=str) + "\n").encode(),

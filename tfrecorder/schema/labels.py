@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -124,19 +122,8 @@ def _code(character: str) -> str:
     return f"\\u{ord(character):04x}"
 
 
-def to_label_map_csv(names: Sequence[str]) -> str:
-    r"""Class names as the Model Garden's label map: a line `id,name` for each class except 0.
-
-    >>> to_label_map_csv(["background", "cat", 'the "red" one'])
-    '1,cat\n2,"the ""red"" one"\n'
-    """
-    out = io.StringIO(newline="")
-    csv.writer(out, lineterminator="\n").writerows(list(enumerate(names))[1:])
-    return out.getvalue()
-
-
 def to_label_map_pbtxt(names: Sequence[str]) -> str:
-    """The same as the Object Detection API's `StringIntLabelMap`, in protocol buffers' text form.
+    """Class names but for the first, as the Object Detection API's `StringIntLabelMap`.
 
     >>> print(to_label_map_pbtxt(["background", "cat"]), end="")
     item {

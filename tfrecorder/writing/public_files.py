@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 from collections.abc import Collection, Iterable, Sequence
@@ -18,7 +16,7 @@ import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.format import layout
-from tfrecorder.format.csv_cells import field_of
+from tfrecorder.format.csv_cells import field_of, to_csv
 from tfrecorder.format.documents import JsonObject, TfdsInfo, TfdsSplit, commit_note
 from tfrecorder.format.done_records import DoneRecord, DoneRecords
 from tfrecorder.format.layout import RECORD_OF, REJECT_OF, NewFiles, Shard
@@ -28,7 +26,7 @@ from tfrecorder.reading.dataset import image_shape
 from tfrecorder.reading.shard_tables import read_row_list, read_tables
 from tfrecorder.schema.fields import class_field, primary_file
 from tfrecorder.schema.keys import ENCODED, LABEL, SOURCE_ID, Feature
-from tfrecorder.schema.labels import to_label_map_csv, to_label_map_pbtxt, to_labels_file
+from tfrecorder.schema.labels import to_label_map_pbtxt, to_labels_file
 from tfrecorder.schema.splits import SPLITS
 
 #: The name of the data, not of this package: TFDS requires one if the user gave none.
@@ -257,7 +255,8 @@ def class_files(plan: Plan) -> NewFiles:
         if names is not None
     }
     if plan.label_map:
-        files[layout.LABEL_MAP_CSV] = to_label_map_csv(plan.label_map).encode()
+        # The Model Garden's label map: a line `id,name` for each class except 0.
+        files[layout.LABEL_MAP_CSV] = to_csv([*enumerate(plan.label_map)][1:]).encode()
         files[layout.LABEL_MAP_PBTXT] = to_label_map_pbtxt(plan.label_map).encode()
     return files
 
@@ -310,7 +309,7 @@ def lists_of(
     for name, rows in added.items():
         kept = [row for row in old[name] if int(row[0]) < first and int(row[0]) not in retried]
         if not plan.adds or rows or len(kept) < len(old[name]):
-            lists[name] = to_csv(_LIST_HEADERS[name], sorted([*kept, *rows], key=_number))
+            lists[name] = _list_csv(name, sorted([*kept, *rows], key=_number))
     return lists
 
 
@@ -334,7 +333,7 @@ def whole_lists(
     for name, rows in _listed_rows(plan, shards, output_dir).items():
         lost = won if name == layout.REJECTS else ()
         latest = {row[0]: row for row in rows if row[0] not in lost}
-        lists[name] = to_csv(_LIST_HEADERS[name], sorted(latest.values(), key=_number))
+        lists[name] = _list_csv(name, sorted(latest.values(), key=_number))
     return lists
 
 
@@ -381,14 +380,7 @@ def _listed_rows(
     return rows
 
 
-def to_csv(header: Sequence[str], rows: Iterable[Row]) -> bytes:
-    """A CSV with a header, in UTF-8; lines end in a bare newline; cells as `field_of` has them."""
-    text = io.StringIO()
-    plain = csv.writer(text, lineterminator="\n")
-    quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    plain.writerow(header)
-    for row in rows:
-        # Older Pythons leave a carriage return unquoted, and a reader would begin a new row there.
-        fields = list(map(field_of, row))
-        (quoted if "\r" in fields[1] else plain).writerow(fields)
-    return text.getvalue().encode()
+def _list_csv(name: str, rows: Iterable[Row]) -> bytes:
+    """A list of rows, for people."""
+    cells = (map(field_of, row) for row in rows)
+    return to_csv([_LIST_HEADERS[name], *cells]).encode()
