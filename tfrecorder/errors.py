@@ -2,7 +2,9 @@
 
     TfrecorderError
     ├── OptionError (ValueError)         an argument is wrong
+    │   └── MissingFileError (FileNotFoundError)      it names a file that is not there
     ├── SourceError (ValueError)         a CSV, folder or frame cannot be read as images and labels
+    │   └── MissingSourceError (FileNotFoundError)    it is not there, or a list that it names
     ├── ValidationError (ValueError)     the frame has faults; `.report` lists all of them
     ├── OutputError                      the output directory cannot be written as asked
     ├── UnreachableError                 a disk or a service failed for two minutes
@@ -10,6 +12,8 @@
     ├── RejectedError                    more rejects than `max_reject_fraction` allows
     ├── RunnerError                      the runner or its job failed for another reason
     ├── DatasetError                     a directory cannot be read as a dataset
+    │   ├── SplitError (ValueError)      it has no split of this name
+    │   └── MissingDatasetError (ValueError, FileNotFoundError)   it is not there
     └── PackageError (ImportError)       a package that this call needs is not installed
 
 Every message names the argument, file or row, shows the value and says what to do.  All errors
@@ -73,8 +77,16 @@ class OptionError(TfrecorderError, ValueError):
         return type(self), self.args, {"name": self.name, "remedy": self.remedy}
 
 
+class MissingFileError(FileNotFoundError, OptionError):
+    """An argument names a file that is not there."""
+
+
 class SourceError(TfrecorderError, ValueError):
     """The source cannot be read as a table of images."""
+
+
+class MissingSourceError(FileNotFoundError, SourceError):
+    """The source is not there, or a list of files that it names."""
 
 
 class ValidationError(TfrecorderError, ValueError):
@@ -119,6 +131,14 @@ class RunnerError(TfrecorderError):
 
 class DatasetError(TfrecorderError):
     """A directory is not a committed dataset, or not a whole one."""
+
+
+class SplitError(DatasetError, ValueError):
+    """The dataset has no split of this name."""
+
+
+class MissingDatasetError(FileNotFoundError, DatasetError, ValueError):
+    """There is no directory, or no file of records, of this name."""
 
 
 class PackageError(TfrecorderError, ImportError):

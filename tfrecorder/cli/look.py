@@ -334,7 +334,7 @@ def card(
     type=click.Choice(("keep", "jpeg", "png")),
     default="keep",
     show_default=True,
-    help="Encode images of another format in this one, for readers that want one.",
+    help="Encode all images in this format.",
 )
 @at_option
 @option_of("progress")

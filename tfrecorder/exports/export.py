@@ -109,21 +109,21 @@ class Exported(Report):
         to: the form.
         records: how many there are in it.
         left_out: the columns that the form has no place for.
-        remarks: what else is not as in the dataset, or not as a reader expects it, in sentences.
+        notes: what else is not as in the dataset, or not as a reader expects it, in sentences.
     """
 
     output_dir: str
     to: str
     records: int
     left_out: tuple[str, ...]
-    remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def _headline(self) -> str:
         return f"{counted(self.records, 'record')} in {self.output_dir}, as {self.to}"
 
     def _notes(self) -> list[str]:
         words = f"left out, as {self.to} has no place for them: {', '.join(self.left_out)}"
-        return [*([words] if self.left_out else []), *self.remarks]
+        return [*([words] if self.left_out else []), *self.notes]
 
 
 @dataclass(frozen=True)
@@ -245,17 +245,17 @@ def export(
         parts = _parts(stored, tables, names, columns, image_format)
         images = list(itertools.chain.from_iterable(map_at_once(work, parts, cores())))
         files = annotation_files(stored, tables, images, to)
-        remarks = []
+        notes = []
         if to == WEBDATASET:
-            remarks += _of_archives(images)
+            notes += _of_archives(images)
         elif own := [image for image in images if image.uri]:
             pairs = [(next(iter(image.files.values())), image.uri) for image in own]
             files[_NAMES] = to_csv([("file", "uri"), *pairs]).encode()
             count = counted(len(own), "image")
-            remarks.append(f"named otherwise than their uris: {count}; {_NAMES} has both")
+            notes.append(f"named otherwise than their uris: {count}; {_NAMES} has both")
         storage.publish_all(out, files)
         storage.remove(out, layout.PRIVATE)
-    return Exported(out, to, records, tuple(without), tuple(remarks))
+    return Exported(out, to, records, tuple(without), tuple(notes))
 
 
 def _parts(

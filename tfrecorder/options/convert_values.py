@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder.core.option import Whole, did_you_mean, fraction, is_number, is_text, plain, spelled
-from tfrecorder.errors import OptionError
+from tfrecorder.errors import MissingFileError, OptionError
 from tfrecorder.options.report_codes import CODES, ERROR
 from tfrecorder.options.runner import plain_name
 from tfrecorder.schema import keys
@@ -133,6 +133,8 @@ def check_schema(value: Any) -> str | None:
     if isinstance(value, (Mapping, str, os.PathLike)):
         try:
             as_schema(value)
+        except MissingFileError:
+            raise  # which says its kind
         except OptionError as error:
             return error.remedy or str(error)
         return None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfrecorder import storage
-from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.errors import DatasetError, OptionError, SplitError
 from tfrecorder.format.documents import parse
 from tfrecorder.format.plan import Shape
 from tfrecorder.images.geometry import Sides
@@ -150,7 +150,7 @@ class StoredDataset:
         """The name of the split that a user's word means.
 
         Raises:
-            DatasetError: there is no such split here.
+            SplitError: there is no such split here.
             OptionError: it is not text.
         """
         if not isinstance(word, str):
@@ -162,7 +162,7 @@ class StoredDataset:
             return name
         near = difflib.get_close_matches(word.upper(), self.splits, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise DatasetError(
+        raise SplitError(
             f"{self.directory} has no split {word!r}; {hint}it has {', '.join(self.splits)}."
         )
 

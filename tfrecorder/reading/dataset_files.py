@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from tfrecorder import storage
-from tfrecorder.errors import DatasetError
+from tfrecorder.errors import DatasetError, MissingDatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.tfrecord import (
     HEAD_BYTES,
@@ -97,13 +97,18 @@ def nothing_begun(directory: str) -> str:
     """Why a directory holds nothing that this package wrote, in words; "" if it holds something.
 
     A lock alone stays where a conversion stopped before it wrote anything.
+
+    Raises:
+        MissingDatasetError: there is no such directory.
     """
     with storage.failing_as(DatasetError, directory):
         if storage.is_local(directory) and os.path.isfile(directory):
             return f"{directory} is a file; give the directory of a dataset."
         if not storage.is_folder(directory):
             hint = storage.hint_beside(directory)
-            return f"{directory}: there is no such directory. Check the path{hint}."
+            raise MissingDatasetError(
+                f"{directory}: there is no such directory. Check the path{hint}."
+            )
         own = storage.sizes(os.path.join(directory, layout.PRIVATE)).keys()
     if own <= {os.path.basename(layout.LOCK)}:
         return (

@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.display.tables import counted
+from tfrecorder.errors import DatasetError, MissingDatasetError, OptionError
 from tfrecorder.format import layout
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.dataset import ShardFile, StoredDataset, check_shards, parse_json
@@ -40,6 +41,7 @@ from tfrecorder.reading.foreign_keys import (
     meaning_of,
     tfds_keys,
 )
+from tfrecorder.schema.keys import LABEL_COLUMN
 from tfrecorder.schema.splits import SPELLINGS, SPLITS, UNASSIGNED
 
 #: TFDS's own template, used if a dataset names no other.
@@ -56,6 +58,10 @@ _TFDS_SPLIT = re.compile(r"-([a-z]+)\.tfrecord-\d+-of-\d+$")
 #: Splits in the file names of COCO's scripts, in addition to the usual spellings.
 _SPLITS = {**SPELLINGS, "minival": "VALIDATION", "eval": "VALIDATION", "testdev": "TEST"}
 
+#: The folder of a conversion of tensorflow-recorder 2.0, and where below it the classes are.
+_JOB = re.compile(r"tfrecorder-\d{8}-\d{6}")
+_VOCABULARY = "transform_fn/assets/vocab_compute_and_apply_vocabulary_vocabulary"
+
 _WORD = re.compile(r"[a-z]+")
 _TEMPLATE_WORD = re.compile(r"\{([A-Z_]+)\}")
 
@@ -66,7 +72,8 @@ def is_record_file(name: str) -> bool:
     >>> is_record_file("train-00000-of-00002"), is_record_file("a.tfrecord.idx")
     (True, False)
     """
-    hidden_or_other = name.startswith(".") or name.endswith(_SIDE_FILES)
+    # What tensorflow-recorder 2.0 discarded has no image.
+    hidden_or_other = name.startswith((".", "discarded-data")) or name.endswith(_SIDE_FILES)
     return not hidden_or_other and (".tfrecord" in name or bool(_RECORDS.search(name)))
 
 
@@ -86,9 +93,15 @@ def open_uncommitted(
     paths = [os.path.join(directory, name) for name in sorted(files) if is_record_file(name)]
     if paths:
         return open_files(directory, paths, named)
+    jobs = [name for name in storage.names(directory) if _JOB.match(name)]
+    if jobs:
+        raise DatasetError(
+            f"{directory} holds {counted(len(jobs), 'dataset')} of tensorflow-recorder 2.0; give "
+            f"one of them, such as {os.path.join(directory, max(jobs))}."
+        )
     if not files and not matching(directory):
-        raise DatasetError(nothing_begun(directory))
-    raise DatasetError(
+        raise MissingDatasetError(nothing_begun(directory))
+    raise MissingDatasetError(
         f"{directory} is not a dataset: it has neither {layout.COMMIT} nor any file of records, "
         "such as a.tfrecord or train-00000-of-00002. Give the output directory of a conversion, a "
         "TFDS directory with its version (as flowers/1.0.0), or a pattern of TFRecord files."
@@ -108,7 +121,7 @@ def open_files(
         DatasetError: there is no file, or a named key does not fit.
     """
     if not paths:
-        raise DatasetError(f"{pattern}: no file matches. Check the folder and the pattern.")
+        raise MissingDatasetError(f"{pattern}: no file matches. Check the folder and the pattern.")
     lasts: dict[str, int] = {}
     folders = {folder: files_in(folder) for folder in {os.path.dirname(path) for path in paths}}
     splits: dict[str, list[ShardFile]] = {}
@@ -315,8 +328,10 @@ def _names(
     TFDS writes a dot for a slash in a feature's name, and a hyphen between nested features.
     """
     usual = (layout.labels_file(key), layout.labels_file(key.replace("/", "-")))
-    name = next((name for name in usual if name in files), None)
-    if name is None:
+    name = next((name for name in usual if name in files), _VOCABULARY)
+    if name == _VOCABULARY and not (
+        key == LABEL_COLUMN and storage.exists(os.path.join(directory, name))
+    ):
         return None
     text = storage.read_bytes(os.path.join(directory, name)).decode()
     return tuple(line.strip() for line in text.split("\n") if line.strip())

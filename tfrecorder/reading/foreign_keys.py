@@ -222,6 +222,12 @@ def _image_fault(keys: RecordKeys, key: str) -> str:
         return "" if keys.is_a(key, ("image",), ()) else "is not one image in each record"
     if keys.features[key].kind not in ("bytes", "text"):
         return "holds numbers, not encoded images"
+    of_pixels = {"image_height", "image_width", "image_channels"}
+    if of_pixels <= keys.features.keys() and key not in encoded_keys(keys.samples):
+        return (
+            "holds pixels in base64, as tensorflow-recorder 2.0 wrote them; the page Migration "
+            "turns them into images"
+        )
     most = max(len(sample.get(key, ())) for sample in keys.samples)
     return f"holds {most} values in a record, not one image" if most > 1 else ""
 

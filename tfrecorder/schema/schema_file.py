@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfrecorder.core.text import decoded, distinct, read_yaml, typed
-from tfrecorder.errors import OptionError
+from tfrecorder.errors import MissingFileError, OptionError
 from tfrecorder.schema.kinds import KINDS, Kind, Schema, settings
 
 
@@ -41,7 +41,11 @@ def _plain_value(value: Any) -> Any:
 
 
 def from_plain(columns: Any) -> Schema:
-    """The schema that `to_plain` wrote, or that someone wrote by hand.
+    """The schema that `to_plain` wrote, or that someone wrote by hand, also with kinds.
+
+    >>> from tfrecorder.schema.kinds import Image, Label
+    >>> from_plain({"image_uri": Image, "label": Label(), "age": "number"})
+    Schema(image_uri=Image(), label=Label(), age=Number())
 
     Raises:
         OptionError: it is not a schema; the message names the column and the remedy.
@@ -56,11 +60,15 @@ def from_plain(columns: Any) -> Schema:
 
 
 def kind_of(name: str, value: Any) -> Kind:
-    """The kind that `plain_kind` wrote for a column.
+    """The kind of a column: as `plain_kind` wrote it, or a `Kind` or its class.
 
     Raises:
         OptionError: it is not a kind.
     """
+    if isinstance(value, Kind):
+        return value
+    if isinstance(value, type) and issubclass(value, Kind):
+        return value()
     given = dict(value) if isinstance(value, Mapping) else {"kind": value}
     word = given.pop("kind", None)
     if word not in KINDS:
@@ -86,7 +94,8 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
     """The schema in a YAML or JSON file.
 
     Raises:
-        OptionError: there is no such file, or it holds no schema.
+        MissingFileError: there is no such file.
+        OptionError: it holds no schema.
     """
     where = os.path.expanduser(path)
     try:
@@ -97,6 +106,9 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
             columns = json.loads(text, object_pairs_hook=distinct)
         else:
             columns = _typed_columns(read_yaml(text))
+    except FileNotFoundError as error:
+        words = "cannot be read: there is no such file."
+        raise MissingFileError.of("schema", where, words) from error
     except OSError as error:
         raise OptionError.of("schema", where, f"cannot be read: {error.strerror}.") from error
     except ValueError as error:
@@ -173,7 +185,7 @@ def write_schema(schema: Schema) -> str:
 
 
 def as_schema(value: Any) -> Schema:
-    """The schema that the option `schema` gives: a Schema, a dict of JSON values, or a path."""
+    """The schema that the option `schema` gives: a Schema, a dict of kinds, or a path."""
     if isinstance(value, Schema):
         return value
     if isinstance(value, (str, os.PathLike)):

@@ -15,7 +15,7 @@ import pandas as pd
 from tfrecorder import storage
 from tfrecorder.core.option import spelled
 from tfrecorder.display.tables import cut
-from tfrecorder.errors import OptionError, SourceError
+from tfrecorder.errors import MissingSourceError, OptionError, SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.convert_values import TextForm
 from tfrecorder.options.keywords import Path
@@ -102,7 +102,7 @@ def _look(path: str) -> PathSource:
         return PathSource(path, tuple(files))
     looked = f" (looked in {os.getcwd()})" if storage.is_local(path) else ""
     hint = storage.hint_beside(path)
-    raise SourceError(f"source {path!r}: there is no such file or folder{looked}{hint}.")
+    raise MissingSourceError(f"source {path!r}: there is no such file or folder{looked}{hint}.")
 
 
 def refuse_pointer(path: str, called: str = "") -> None:

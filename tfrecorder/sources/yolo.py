@@ -16,7 +16,7 @@ import pandas as pd
 from tfrecorder import storage
 from tfrecorder.core.text import NotTextError, composed, decoded, read_yaml, typed
 from tfrecorder.display.tables import counted
-from tfrecorder.errors import SourceError
+from tfrecorder.errors import MissingSourceError, SourceError
 from tfrecorder.format import layout
 from tfrecorder.images.boxes_and_masks import plane_of
 from tfrecorder.options.convert import ConvertOptions
@@ -240,7 +240,9 @@ def _images_at(
     text = text_of(where)
     if text is None:
         hint = storage.hint_beside(where)
-        raise SourceError(f"{path} names {entry!r}, which is not there: looked for {where}{hint}.")
+        raise MissingSourceError(
+            f"{path} names {entry!r}, which is not there: looked for {where}{hint}."
+        )
     folder = storage.parent(where)
     names = lines_in(text)
     places = [_plain(storage.resolve(name, folder)) for name in names]

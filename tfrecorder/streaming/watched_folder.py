@@ -9,7 +9,7 @@ from collections.abc import Iterator, Set
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.errors import SourceError
+from tfrecorder.errors import MissingSourceError, SourceError
 from tfrecorder.reading.merged_rows import FOLDER
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPELLINGS
@@ -56,7 +56,7 @@ class WatchedFolder:
         self.base = storage.absolute(folder)
         if not os.path.isdir(self.base):
             hint = storage.hint_beside(folder)
-            raise SourceError(
+            raise MissingSourceError(
                 f"source {folder!r}: there is no such folder (looked in {os.getcwd()}){hint}. A "
                 "stream watches a folder; the rows of a file are written once, by `convert` or "
                 "`append`."
