@@ -231,7 +231,7 @@ def test_labels_that_are_names_of_folders_come_back() -> None:
 @pytest.mark.parametrize("label", ["a/b", "..", ".hidden", "a\\b", "a:b", "é\n", " a"])
 def test_any_label_comes_back_from_a_csv(label: str) -> None:
     labelled(label, "b", 'say "hi", all')
-    with pytest.raises(tfrecorder.errors.OptionError, match=r"is no name of a folder; give 'csv'"):
+    with pytest.raises(tfrecorder.errors.OptionError, match=r"is no name of a folder of its own"):
         tfrecorder.export("odd", "folder", to="folder", progress=False)
     tfrecorder.export("odd", "csv", to="csv", progress=False)
     tfrecorder.convert("csv/dataset.csv", "again", schema="csv/schema.yaml", progress=False)

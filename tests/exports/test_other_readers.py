@@ -165,7 +165,7 @@ def test_labels_that_are_one_folder_elsewhere_are_refused(labels: Sequence[str])
     frame = {"split": "TRAIN", "image_uri": images(["a", "b"]), "label": labels}
     kinds = Schema(split=Split(), image_uri=Image(), label=Label())
     converted(pd.DataFrame(frame), kinds)
-    with pytest.raises(OptionError, match="is no name of a folder of its own; give 'csv'"):
+    with pytest.raises(OptionError, match="is no name of a folder of its own on every machine"):
         tfrecorder.export("out", "given", to="folder", **QUIET)
 
 

@@ -36,7 +36,7 @@ from tfrecorder.display.tables import counted, one_line, readable_bytes, text_ta
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.loading.options import BenchmarkOptions, benchmark_options
-from tfrecorder.options.keywords import FORMS
+from tfrecorder.options.keywords import FORMS, IMAGE_FORMATS
 from tfrecorder.options.read import NamedKeys, PreviewOptions
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ def card(
 )
 @click.option(
     "--image-format",
-    type=click.Choice(("keep", "jpeg", "png")),
+    type=click.Choice(IMAGE_FORMATS),
     default="keep",
     show_default=True,
     help="Encode all images in this format.",

@@ -38,7 +38,7 @@ from tfrecorder.images.check import check_image, format_of
 from tfrecorder.images.pixels import shape_of
 from tfrecorder.images.transform import Transform, transform_image, without_metadata
 from tfrecorder.inspection.record_values import encoded_of
-from tfrecorder.options.keywords import COCO, CSV, FOLDER, FORMS, WEBDATASET, Path
+from tfrecorder.options.keywords import COCO, CSV, FOLDER, FORMS, IMAGE_FORMATS, WEBDATASET, Path
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
 from tfrecorder.reading.frame import one_row_a_box, read_rows, table_of
@@ -215,7 +215,7 @@ def export(
         >>> tfrecorder.export("out", "flowers_coco", to="coco")  # doctest: +SKIP
     """
     require(OneOf(*FORMS), to=to)
-    require(OneOf("keep", "jpeg", "png"), image_format=image_format)
+    require(OneOf(*IMAGE_FORMATS), image_format=image_format)
     out = storage.given_path(output_dir)
     stored = open_stored(directory, at)
     without = left_out(stored, to)
@@ -268,9 +268,10 @@ def _parts(
     for split, shards in stored.splits.items():
         ends = itertools.accumulate((shard.records or 0 for shard in shards), initial=0)
         places = zip(shards, itertools.pairwise(ends), strict=True)
+        of_split = [*names[split].items()]
         for number, (shard, (first, end)) in enumerate(places):
             rows = tables[split].iloc[first:end]
-            of_part = dict(itertools.islice(names[split].items(), first, end))
+            of_part = dict(of_split[first:end])
             yield _Part(stored, split, shard, number, first, rows, of_part, columns, form)
 
 
@@ -495,19 +496,12 @@ def file_names(
         OptionError: a label cannot name a folder.
     """
     image = primary_file(stored.fields)
-    label = class_field(stored.fields)
-    uris = {}
-    folders = {}
-    for split, table in tables.items():
-        has_uris = image is not None and image.column in table
-        uris[split] = table[image.column].tolist() if image and has_uris else [""] * len(table)
-        folders[split] = [""] * len(table)
-        if to == FOLDER and label is not None:
-            folders[split] = [f"{split.lower()}/{name}/" for name in table[label.column]]
-            _refuse_labels(table[label.column].astype(str).unique())
+    label = class_field(stored.fields) if to == FOLDER else None
+    uris = {split: _texts_of(table, image) for split, table in tables.items()}
+    labels = {split: _texts_of(table, label) for split, table in tables.items()}
     every = [*itertools.chain.from_iterable(uris.values())]
     # It is cut at a slash.
-    common = os.path.commonprefix((min(every), max(every)))  # noqa: RUF071
+    common = os.path.commonprefix((min(every, default=""), max(every, default="")))  # noqa: RUF071
     common = common[: common.rfind("/") + 1]
     is_absolute = common.startswith("/") or "://" in common
     # The folders of the export itself, and of the other images of a record.
@@ -516,14 +510,23 @@ def file_names(
     made = dict[str, dict[str, str]]()
     for split, of_split in uris.items():
         made[split] = {}
-        for number, (folder, uri) in enumerate(zip(folders[split], of_split, strict=True)):
+        folder = split.lower()
+        if label is not None:
+            _refuse_labels({*labels[split]})
+        for number, (name, uri) in enumerate(zip(labels[split], of_split, strict=True)):
             path = uri.removeprefix(common) if is_absolute else uri
-            other = f"{split.lower()}{{0}}/{number:08d}{{0}}"
-            if folder:
-                path = folder + os.path.basename(path)
-                other = f"{folder}{number:08d}{{}}"
+            other = f"{folder}{{0}}/{number:08d}{{0}}"
+            if label is not None:
+                path = f"{folder}/{name}/{os.path.basename(path)}"
+                other = f"{folder}/{name}/{number:08d}{{}}"
             made[split][names.choose(path, other)] = uri
     return made
+
+
+def _texts_of(table: pd.DataFrame, field: Field | None) -> list[str]:
+    """The values of a column of a split, as text; empty where the table has none."""
+    is_there = field is not None and field.column in table
+    return [*map(str, table[field.column])] if field and is_there else [""] * len(table)
 
 
 def _refuse_labels(labels: Iterable[str]) -> None:
@@ -531,7 +534,7 @@ def _refuse_labels(labels: Iterable[str]) -> None:
     known = Counter(map(_same, (_METADATA, *labels)))
     for name in labels:
         if "/" in name or not is_safe(name) or known[_same(name)] > 1:
-            words = f"{name!r} is no name of a folder of its own; give 'csv'."
+            words = f"{name!r} is no name of a folder of its own on every machine; give 'csv'."
             raise OptionError.of("to", FOLDER, words)
 
 

@@ -22,6 +22,8 @@ else:
 
 
 COCO, CSV, FOLDER, WEBDATASET = FORMS = ("coco", "csv", "folder", "webdataset")
+#: Of the images of an export.
+IMAGE_FORMATS = ("keep", "jpeg", "png")
 
 
 Path: TypeAlias = str | os.PathLike[str]
