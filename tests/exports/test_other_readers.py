@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import os
 import random
+import tarfile
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -429,3 +431,70 @@ def test_every_column_of_a_card_comes_back() -> None:
         stored = table.iloc[row["records/record"]]
         for column in COLUMNS:
             assert row[fields[names.get(column, column)]] == stored[column], column
+
+
+def test_every_column_comes_back_from_a_csv_and_from_archives() -> None:
+    frame = mixed(**{name: [f"{name}{n}" for n in range(12)] for name in (*COLUMNS, "=x", "a\rb")})
+    names = [name for name in frame if name not in ("split", "image_uri", "label")]
+    kinds = {"split": Split(), "image_uri": Image(), "label": Label()}
+    converted(frame, Schema(kinds | {name: Text() for name in names}))
+    tfrecorder.export("out", "given", to="csv", **QUIET)
+    tfrecorder.convert("given/dataset.csv", "again", schema="given/schema.yaml", **QUIET)
+    both = [tfrecorder.to_frame(dataset)[["label", *names]] for dataset in ("out", "again")]
+    rows = [sorted(rows.astype(str).to_numpy().tolist()) for rows in both]
+    assert rows[0] == rows[1] == sorted(frame[["label", *names]].to_numpy().tolist())
+    tfrecorder.export("out", "tar", to="webdataset", **QUIET)
+    with tarfile.open("tar/train-00000.tar") as archive:
+        members = [name for name in archive.getnames() if name.endswith(".json")]
+        read = [json.loads(archive.extractfile(name).read()) for name in members]
+    assert [{*row} for row in read] == [{"split", "image_uri", "label", *names}] * 8
+
+
+def test_another_format_has_the_stored_pixels_and_their_orientation() -> None:
+    exif = PillowImage.Exif()
+    exif[0x0112] = 6
+    data = picture(5, "JPEG", exif=exif)
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": [{"bytes": data, "path": "a.jpg"}]})
+    converted(frame)
+    tfrecorder.export("out", "given", to="csv", image_format="png", **QUIET)
+    with PillowImage.open("given/a.jpg.png") as made, PillowImage.open(io.BytesIO(data)) as stored:
+        assert np.array_equal(np.asarray(made), np.asarray(stored))
+        assert made.getexif()[0x0112] == 6
+    with pytest.raises(OptionError, match="image_format='gif': give one of 'keep', 'jpeg', 'png'"):
+        tfrecorder.export("out", "other", to="csv", image_format="gif")
+
+
+def test_sixteen_bits_become_no_jpeg() -> None:
+    grey = np.linspace(0, 65535, 80).astype(np.uint16).reshape(8, 10)
+    file = io.BytesIO()
+    PillowImage.fromarray(grey).save(file, "PNG")
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": [file.getvalue()]})
+    converted(frame, Schema(split=Split(), image_uri=Image(depth=16)))
+    with pytest.raises(OptionError, match="it holds 8 bits a channel, and this dataset has images"):
+        tfrecorder.export("out", "given", to="csv", image_format="jpeg", **QUIET)
+    tfrecorder.export("out", "given", to="csv", image_format="png", **QUIET)
+    (path,) = Path("given").glob("*.png")
+    assert path.read_bytes() == file.getvalue()
+
+
+def test_an_export_in_another_format_is_not_continued_by_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    converted(mixed())
+    asked = {"to": "csv", "image_format": "png", **QUIET}
+    replace, left = os.replace, iter(range(6))
+
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        replace(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tfrecorder.export("out", "given", **asked)
+    with pytest.raises(tfrecorder.errors.OutputError, match="given holds '"):
+        tfrecorder.export("out", "given", to="csv", **QUIET)
+    tfrecorder.export("out", "given", **asked)
+    tfrecorder.convert("given/dataset.csv", "again", schema="given/schema.yaml", **QUIET)
+    assert {*tfrecorder.inspect("again", num_records=8)["image/format"]} == {"png"}
