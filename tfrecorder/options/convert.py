@@ -59,9 +59,9 @@ class ConvertOptions(Options):
     schema: Schema | None = content_option(
         None,
         values.check_schema,
-        "What each column contains: a YAML or JSON file, or in Python a tfrecorder.schema.Schema. "
-        "`tfrecorder schema` prints one to edit. Default: the columns split, image_uri and label, "
-        "and the boxes, masks and lists of labels that the source shows.",
+        "What each column contains: a YAML or JSON file, or in Python a tfrecorder.schema.Schema "
+        "or a dict of kinds. `tfrecorder schema` prints one to edit. Default: the columns split, "
+        "image_uri and label, and the boxes, masks and lists of labels that the source shows.",
         metavar="FILE",
         normal=as_schema,
     )

@@ -138,7 +138,7 @@ def check_schema(value: Any) -> str | None:
         except OptionError as error:
             return error.remedy or str(error)
         return None
-    return "give a tfrecorder.schema.Schema, or the path of a YAML or JSON file."
+    return "give a dict of kinds, a tfrecorder.schema.Schema, or the path of a YAML or JSON file."
 
 
 def check_name(value: Any) -> str | None:
