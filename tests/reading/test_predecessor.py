@@ -69,7 +69,7 @@ def old_directory(folder: str, images: Mapping[str, PillowImage.Image], packed: 
     )
 
 
-@pytest.fixture(params=[True, False], ids=["gzip", "plain"])
+@pytest.fixture(params=[True, pytest.param(False, marks=pytest.mark.slow)], ids=["gzip", "plain"])
 def old(request: pytest.FixtureRequest) -> dict[str, np.ndarray]:
     """A directory of 2.0 in "old", and the pixels of each image by its name."""
     images = {}

@@ -245,7 +245,7 @@ def export(
         parts = _parts(stored, tables, names, columns, image_format)
         images = list(itertools.chain.from_iterable(map_at_once(work, parts, cores())))
         files = annotation_files(stored, tables, images, to)
-        notes = []
+        notes = list[str]()
         if to == WEBDATASET:
             notes += _of_archives(images)
         elif own := [image for image in images if image.uri]:
@@ -440,20 +440,16 @@ class Names:
     def choose(self, name: str, other: str) -> str:
         """This name, or the other with nothing or a number in its braces; no other file has it."""
         for number in itertools.count():
-            if is_safe(name) and self._take(_same(name)):
+            own = _same(name)
+            folders = itertools.accumulate(own.split("/")[:-1], "{}/{}".format)
+            paths = {own, *folders}
+            near = paths.union(os.path.splitext(path)[0] for path in paths)
+            if is_safe(name) and own not in self._near and self._files.isdisjoint(near):
                 break
             name = other.format(f"_{number}" if number else "")
-        return name
-
-    def _take(self, name: str) -> bool:
-        folders = itertools.accumulate(name.split("/")[:-1], "{}/{}".format)
-        paths = {name, *folders}
-        near = paths.union(os.path.splitext(path)[0] for path in paths)
-        if name in self._near or self._files & near:
-            return False
-        self._files.add(name)
+        self._files.add(own)
         self._near |= near
-        return True
+        return name
 
 
 def _same(name: str) -> str:
