@@ -123,7 +123,7 @@ class Exported(Report):
 
     def _notes(self) -> list[str]:
         words = f"left out, as {self.to} has no place for them: {', '.join(self.left_out)}"
-        return [*([words] if self.left_out else []), *self.notes]
+        return [words, *self.notes] if self.left_out else [*self.notes]
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,17 @@ def _parts(
         for number, (shard, (first, end)) in enumerate(places):
             rows = tables[split].iloc[first:end]
             of_part = dict(of_split[first:end])
-            yield _Part(stored, split, shard, number, first, rows, of_part, columns, form)
+            yield _Part(
+                stored,
+                split,
+                shard,
+                number,
+                first=first,
+                table=rows,
+                names=of_part,
+                columns=columns,
+                form=form,
+            )
 
 
 def _begin(out: str, mark: dict[str, Any]) -> None:
