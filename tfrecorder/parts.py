@@ -22,7 +22,7 @@ from tfrecorder.conversion import job
 from tfrecorder.conversion.convert import Conversion
 from tfrecorder.core.option import is_whole, spelled
 from tfrecorder.display.bars import is_shown
-from tfrecorder.display.messages import command
+from tfrecorder.display.messages import command, warn
 from tfrecorder.display.tables import Report, counted, counts_in_words, readable_bytes
 from tfrecorder.errors import DatasetError, OutputError, UnreachableError
 from tfrecorder.format import layout
@@ -224,6 +224,8 @@ def commit(directory: Path, *, max_reject_fraction: float = 0.1) -> ConversionRe
                     raise _nothing_staged(where)
                 done = _all_done(state, pending)
                 finish(Task(where, pending.digest, number), done, options.max_reject_fraction)
+            elif state.left:
+                warn(state.left)
     was_finished = pending is None or staged.is_committed
     result = read_result(where, number)
     return dataclasses.replace(result, output_dir=os.fspath(directory), was_finished=was_finished)

@@ -31,13 +31,14 @@ from tfrecorder.output.directory import (
 )
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.staging import begun_now, read_all_done, restage_rows
-from tfrecorder.output.state import DatasetState
+from tfrecorder.output.state import DatasetState, refuse_left
 from tfrecorder.plan.make_plan import (
     SMALL_SHARDS,
     as_next_commit,
     refuse_taken_numbers,
     shard_counts,
 )
+from tfrecorder.plan.preflight import ask_rights
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.merged_rows import next_row_of
 from tfrecorder.reading.open import open_own
@@ -178,16 +179,21 @@ def stage(planned: Planned, state: DatasetState) -> Staged | ConversionResult:
     if isinstance(staged, Commit):
         open_own(where, staged)  # whose shards must be there
         _warn_of_other_images(planned, begun_plan(staged), where)
+        if state.left:
+            warn(state.left)
         result = read_result(where)
         return dataclasses.replace(result, was_finished=True, **planned.plan.summary.said)
+    refuse_left(state.left)
+    ask_rights(where)
     if pending:
         # Before anything is removed: never lose a finished dataset for one that cannot be made.
         planned.check_images()
     if staged is None and state.pending is not None and state.newest is not None:
         state = abandon(state)
+        refuse_left(state.left)
         plan = checked_next_commit(plan, planned.rows, state.newest, where, planned.retried)
     elif staged is None:
-        clear(state, keep_spool=bool(plan.rows.spooled))
+        refuse_left(clear(state, keep_spool=bool(plan.rows.spooled)))
     if plan.rows.spooled and pending:
         planned.spool(where, planned.rows.take(_numbers_of(plan, pending)))
     if staged is None:

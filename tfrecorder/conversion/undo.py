@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from tfrecorder import storage
 from tfrecorder.core.option import flag, spelled
+from tfrecorder.display.messages import warn
 from tfrecorder.display.tables import Report, class_words, counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.documents import JsonValue
@@ -17,7 +18,8 @@ from tfrecorder.format.plan import PlanKind
 from tfrecorder.options.option import require
 from tfrecorder.output.directory import claim, clear, refuse_links, stage_next
 from tfrecorder.output.staging import begun_now
-from tfrecorder.output.state import DatasetState
+from tfrecorder.output.state import DatasetState, refuse_left
+from tfrecorder.plan.preflight import ask_rights
 from tfrecorder.reading.commits import Commit, chain_before, commits, read_commit
 from tfrecorder.reading.dataset_files import nothing_begun
 from tfrecorder.reading.merged_rows import next_row_of
@@ -127,12 +129,16 @@ def undo(directory: str | os.PathLike[str], *, dry_run: bool = False) -> UndoRes
         pending = state.pending
         newest = state.newest
         is_gone = begun.pending is not None and pending is None
-        if not state.undoes and (complete(state).was_left or is_gone):
+        done = state if state.undoes else complete(state)
+        refuse_left(done.left)
+        if done.was_left or is_gone:
             raise _committed(where)
         with storage.failing_as(DatasetError, where):
             result = _result(given, state)
+        ask_rights(where)
+        left = ""
         if state.undoes:  # of a call that was killed
-            complete(state)
+            left = complete(state).left
         elif pending is None and newest is not None:
             if newest.plan.kind is PlanKind.UPDATE:
                 every = commits(where, read_commit(where, newest.number - 1))
@@ -142,11 +148,13 @@ def undo(directory: str | os.PathLike[str], *, dry_run: bool = False) -> UndoRes
                 plan = plan_without(newest, taken, before, next_row_of(where, newest))
             plan = begun_now(plan)
             stage_next(plan, None, state)
-            take_back(state.again(), plan)
+            left = take_back(state.again(), plan)
         elif newest is None:
-            clear(state)
+            refuse_left(clear(state))
         elif not state.is_overtaken:
-            abandon(state)
+            left = abandon(state).left
+    if left:
+        warn(left)
     return result
 
 

@@ -60,6 +60,7 @@ PLAN_ROWS = f"{PRIVATE}/plan.parquet"
 FAILURE = f"{PRIVATE}/failure.json"
 PARTS = f"{PRIVATE}/parts.json"
 LOCK = f"{PRIVATE}/lock"
+PROBE = f"{PRIVATE}/probe"
 TMP = local.TMP
 COMMITS = f"{PRIVATE}/commits"
 TABLES = f"{PRIVATE}/tables"
@@ -86,7 +87,7 @@ CARD_FILES = (CROISSANT, README, PICTURES, RECORDS)
 PRIVATE_FOLDERS = (TMP, COMMITS, TABLES, INDEX, DONE, WAITING, PROGRESS, SPOOL, REMOVED, BEFORE)
 
 #: What an operation needs only until its commit; its plan goes after all of these.
-LEFTOVERS = (TMP, DONE, WAITING, PROGRESS, FAILURE, PARTS, PLAN_ROWS)
+LEFTOVERS = (TMP, DONE, WAITING, PROGRESS, FAILURE, PARTS, PROBE, PLAN_ROWS)
 
 #: Desktops write these into any folder that someone opens; never ours, never in the way.
 DESKTOP_FILES = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", ".directory"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -336,7 +336,7 @@ def reopen(
     private = names_in(output_dir, layout.PRIVATE)
     done = names_in(output_dir, layout.DONE)
     leftovers = private & {layout.FAILURE, layout.TMP, layout.PROGRESS}
-    _remove_leftovers(output_dir, leftovers)
+    storage.each(lambda name: storage.remove(output_dir, name), leftovers, output_dir)
     storage.remove_files(output_dir, done & {shard.done for shard in shards})
     if pending.rows.base != base:
         pending = pending.with_rows(base=base)
@@ -344,11 +344,14 @@ def reopen(
     return pending
 
 
-def clear(state: DatasetState, keep_spool: bool = False) -> None:
+def clear(state: DatasetState, keep_spool: bool = False) -> str:
     """Remove what an unfinished operation left, and what an abandoned one wrote late.
 
     Args:
         keep_spool: keep the images that came as bytes; their names say what they hold.
+
+    Returns:
+        As `remove_leftovers`.
     """
     output_dir = state.where
     pending = state.pending
@@ -368,32 +371,40 @@ def clear(state: DatasetState, keep_spool: bool = False) -> None:
     if names:
         private = names_in(output_dir, layout.INDEX, layout.TABLES, layout.COMMITS, layout.REMOVED)
         names &= {*storage.names(output_dir), *private}
-    remove_leftovers(output_dir, names, keep_spool)
+    return remove_leftovers(output_dir, names, keep_spool)
 
 
 def remove_leftovers(
     output_dir: str,
     names: Iterable[str],
     keep_spool: bool = False,
-) -> None:
+) -> str:
     """Remove these files and all that an operation needs only until its commit, its plan last.
 
-    The plan marks the directory as ours, and the others as its own, if we are interrupted.
+    The plan marks the directory as ours, and the others as its own, if we are interrupted.  It
+    stays with what cannot be removed, which the next call tries again.
+
+    Returns:
+        What cannot be removed, in words; "" if nothing is left.
     """
     there = names_in(output_dir, layout.PRIVATE)
     leftovers = there & {*layout.LEFTOVERS}
     if not keep_spool:
         leftovers |= there & {layout.SPOOL}
     gone = {name for name in names if name != layout.ROWS or name in there}
-    storage.remove_files(output_dir, gone)
-    _remove_leftovers(output_dir, leftovers)
-    if layout.PLAN in there:
-        storage.remove_files(output_dir, [layout.PLAN])
+    left = storage.remove_possible(output_dir, gone, leftovers)
+    if layout.PLAN in there and not left:
+        left = storage.remove_possible(output_dir, [layout.PLAN])
+    if not left:
+        return ""
+    more = f" (and {len(left) - 1:,} like it)" if left[1:] else ""
+    return not_tidy(output_dir, f"{left[0]}{more}")
 
 
-def _remove_leftovers(output_dir: str, names: Collection[str]) -> None:
-    """Remove files, and folders with all in them."""
-    storage.each(lambda name: storage.remove(output_dir, name), names, output_dir)
+def not_tidy(output_dir: str, refusal: str) -> str:
+    """That what an operation left cannot be removed, and why, in words."""
+    rights = "" if storage.is_local(output_dir) else f" {storage.NEEDED_RIGHTS}"
+    return f"{output_dir} is not tidied up: {refusal}.{rights}"
 
 
 def names_in(output_dir: str, *folders: str) -> set[str]:

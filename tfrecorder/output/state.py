@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 
 from tfrecorder import storage
-from tfrecorder.errors import OptionError
+from tfrecorder.errors import OptionError, OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
@@ -29,6 +29,7 @@ class DatasetState:
         pending: the plan of the operation under way, or of one that was interrupted; None if there
             is none.
         was_left: this operation did the rest after the newest commit, which may be its own.
+        left: what of that rest, or of a clearing, cannot be done, in words; "" for nothing.
     """
 
     where: str
@@ -36,6 +37,7 @@ class DatasetState:
     version: str
     pending: Plan | None
     was_left: bool = False
+    left: str = ""
 
     @classmethod
     def read(
@@ -96,6 +98,12 @@ class DatasetState:
         if self.newest is None or self.pending is None:
             return False
         return self.newest.digest not in (self.pending.follows.previous, self.pending.digest)
+
+
+def refuse_left(left: str) -> None:
+    """Raise an OutputError if what an operation left cannot be removed, in these words."""
+    if left:
+        raise OutputError(f"{left} Until then nothing new is written there.")
 
 
 def output_path(

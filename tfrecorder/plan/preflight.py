@@ -1,4 +1,8 @@
-"""A check before the launch: a disk that is not mounted must not produce an empty dataset."""
+"""Checks before the launch: of the images, and of what the place of the dataset lets us do.
+
+A disk that is not mounted must not produce an empty dataset, and a bucket that lets nobody delete
+must say so before the work, not after it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,8 @@ from tfrecorder import storage
 from tfrecorder.core.option import spelled
 from tfrecorder.display.messages import warn
 from tfrecorder.display.tables import counted
-from tfrecorder.errors import ImagesUnreachableError, UnreachableError
+from tfrecorder.errors import ImagesUnreachableError, OutputError, UnreachableError
+from tfrecorder.format import layout
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import SAMPLE_ROWS, sample_rows
 from tfrecorder.schema.fields import primary_file
@@ -64,6 +69,27 @@ def open_some(
         if explained:
             told = _examples([one.words for one in explained])
             warn(f"{words}{told}\n{_remedy(explained, base).strip()}".rstrip())
+
+
+def ask_rights(output_dir: str) -> None:
+    """Write, replace and remove a small file, as an operation will; on a disk nothing is asked.
+
+    Raises:
+        OutputError: the store does not let us.
+        UnreachableError: it does not answer.
+    """
+    if storage.is_local(output_dir):
+        return
+    try:
+        with contextlib.suppress(storage.OtherStandsError):  # of a probe at the same time
+            version = storage.publish_over(output_dir, layout.PROBE, b"1", "")
+            storage.publish_over(output_dir, layout.PROBE, b"2", version)
+        storage.remove_files(output_dir, [layout.PROBE])
+    except OSError as error:
+        raise OutputError(
+            f"{output_dir} cannot be written: {error}. {storage.NEEDED_RIGHTS} Nothing else was "
+            "written."
+        ) from error
 
 
 class _Failed(NamedTuple):

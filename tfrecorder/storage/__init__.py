@@ -69,6 +69,7 @@ from tfrecorder.storage.uris import (
     unsigned,
 )
 from tfrecorder.storage.writing import (
+    NEEDED_RIGHTS,
     keeps_removed,
     link,
     move,
@@ -82,6 +83,7 @@ from tfrecorder.storage.writing import (
     publish_over,
     remove,
     remove_files,
+    remove_possible,
     replaces_conditionally,
     sync,
     write_all,

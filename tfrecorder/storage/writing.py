@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import BinaryIO, TypeVar
 
 from tfrecorder.errors import UnreachableError
@@ -24,14 +25,20 @@ from tfrecorder.storage.uris import is_local
 
 T = TypeVar("T")
 
+#: What every operation needs of a bucket, as a remedy.
+NEEDED_RIGHTS = (
+    "Whoever writes a dataset must be able to create, replace and delete objects (on gs://, the "
+    "role Storage Object User), and no retention policy or hold may keep them."
+)
+
 
 @contextlib.contextmanager
-def _writing() -> Iterator[None]:
-    """A block that writes: a store's refusal is an OSError, as that of a disk is."""
+def _writing(name: str) -> Iterator[None]:
+    """A block that writes: a store's refusal is an OSError with the name, as that of a disk is."""
     try:
         yield
     except UnreadableError as error:
-        raise UnwritableError(error.detail) from error
+        raise UnwritableError(f"{name}: {error.detail}") from error
 
 
 def _asked(
@@ -40,7 +47,7 @@ def _asked(
     request: Callable[[Store], T],
 ) -> T:
     """The answer to a request to write a file below a folder, which is retried."""
-    with _writing():
+    with _writing(name):
         return retried(lambda: request(store_of(folder)), os.path.join(folder, name))
 
 
@@ -61,7 +68,7 @@ def publish(
     Raises:
         OSError: it cannot be written.
     """
-    with _writing(), store_of(output_dir).publish(output_dir, name, claim) as file:
+    with _writing(name), store_of(output_dir).publish(output_dir, name, claim) as file:
         yield file
 
 
@@ -184,7 +191,7 @@ def publish_new(
     if made is not None:
         return True
     path = os.path.join(output_dir, name)
-    with _writing():
+    with _writing(name):
         if size(path) is not None:
             return read_bytes(path) == data
     publish_bytes(output_dir, name, data, lasting=True)
@@ -219,7 +226,7 @@ def sync(folder: str, names: Collection[str]) -> None:
     Raises:
         OSError: it is not certain; nothing is retried, because a disk reports a lost write once.
     """
-    with _writing():
+    with _writing(folder):
         store_of(folder).sync(folder, names)
 
 
@@ -274,11 +281,34 @@ def move_all(
 
 def remove_files(folder: str, unwanted: Collection[str]) -> None:
     """Remove files below a folder, in any order; as `remove`, but none of them is a folder."""
+    each(lambda name: _remove_file(folder, name), unwanted, folder)
 
-    def remove_file(name: str) -> None:
-        _asked(folder, name, lambda store: store.remove_file(folder, name))
 
-    each(remove_file, unwanted, folder)
+def _remove_file(folder: str, name: str) -> None:
+    _asked(folder, name, lambda store: store.remove_file(folder, name))
+
+
+def remove_possible(
+    folder: str,
+    files: Collection[str],
+    folders: Collection[str] = (),
+) -> list[str]:
+    """Remove files below a folder, and folders with all in them, as far as that goes.
+
+    Returns:
+        The refusals, each with the name.
+    """
+    refusals: list[str] = []
+
+    def attempt(remove: Callable[[str, str], None], name: str) -> None:
+        try:
+            remove(folder, name)
+        except OSError as error:
+            refusals.append(str(error))
+
+    each(partial(attempt, _remove_file), files, folder)
+    each(partial(attempt, remove), folders, folder)
+    return sorted(refusals)
 
 
 def write_all(file: BinaryIO, *parts: bytes) -> None:

@@ -25,7 +25,8 @@ from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import clear, reopen
 from tfrecorder.output.staging import Spool, is_spool_whole
-from tfrecorder.output.state import DatasetState
+from tfrecorder.output.state import DatasetState, refuse_left
+from tfrecorder.plan.preflight import ask_rights
 from tfrecorder.reading.commits import Commit, read_commit
 from tfrecorder.reading.merged_rows import merge_rows, position_of, positions_in, taken_positions
 from tfrecorder.reading.shard_tables import types_of
@@ -238,6 +239,7 @@ class StreamedDataset:
         """
         is_new = self._seen is not None
         state = complete(self._seen or DatasetState.read(self.where, self.newest))
+        refuse_left(state.left)
         self._seen = None  # of the next call, after an outage, there may be another
         plan = state.pending
         newest = state.newest
@@ -314,6 +316,8 @@ def open_streamed(
     """
     where = state.where
     state = complete(state)  # an undo that was killed moves the positions back
+    refuse_left(state.left)
+    ask_rights(where)
     newest = own_dataset(state) if state.version else None
     if newest is not None:
         refuse_lost_marks(where, newest, readmit)

@@ -20,6 +20,7 @@ from tfrecorder import storage
 from tfrecorder.core.option import spelled
 from tfrecorder.core.threads import ThreadPool, cores
 from tfrecorder.display.bars import is_shown
+from tfrecorder.display.messages import warn
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError, SourceError, TfrecorderError
 from tfrecorder.format import layout
@@ -196,7 +197,8 @@ def _repair(
         )
     written += _write_common(expected, faulty)
     storage.sync(directory, written)
-    complete(DatasetState.read(directory))
+    if words := complete(DatasetState.read(directory)).left:
+        warn(words)
     _remove_not_kept(expected)
     _refuse_foreign(directory)
     again = [f.shard for f in findings if faulty & {*f.shard.files}]

@@ -1,6 +1,7 @@
 """What follows a commit: the lists of rows, and everything that is not needed any more goes.
 
-Whoever finds a committed plan does all of it again; what is done already is passed over.
+Whoever finds a committed plan does all of it again; what is done already is passed over.  The
+dataset is whole without it, so what fails here is told, and fails no call that committed.
 """
 
 from __future__ import annotations
@@ -8,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tfrecorder import storage
+from tfrecorder.errors import UnreachableError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import ShardNumbers, SplitStates
 from tfrecorder.format.manifest import Manifest
 from tfrecorder.format.plan import Plan, PlanKind
-from tfrecorder.output.directory import names_in, remove_leftovers
+from tfrecorder.output.directory import names_in, not_tidy, remove_leftovers
 from tfrecorder.output.staging import Files, list_folders
 from tfrecorder.reading.commits import Commit, commit_numbers, stored_card
 from tfrecorder.writing.public_files import class_files, descriptions, lists_as_of, lists_of
@@ -26,12 +28,29 @@ def finish(
     plan: Plan,
     manifest: Manifest,
     row_lists: Mapping[str, bytes] | None = None,
-) -> None:
+) -> str:
     """What follows the commit of a plan: the lists, and everything that is not needed any more.
 
     Args:
         row_lists: those still to be written; None gathers them again.
+
+    Returns:
+        What could not be done, in words; "" if all is done.
     """
+    try:
+        left = _follow(output_dir, plan, manifest, row_lists)
+    except (OSError, storage.UnreadableError, UnreachableError) as error:
+        left = not_tidy(output_dir, str(error).rstrip("."))
+    return left and f"{left} The dataset is committed and whole, and the next call tries again."
+
+
+def _follow(
+    output_dir: str,
+    plan: Plan,
+    manifest: Manifest,
+    row_lists: Mapping[str, bytes] | None,
+) -> str:
+    """`finish`, which may fail on the way."""
     undoes = plan.kind is PlanKind.UNDO
     commit = manifest.commit
     dataset = manifest.dataset
@@ -68,7 +87,7 @@ def finish(
     if plan.rewrites and plan.follows.renumbers and (card := stored_card(output_dir)):
         storage.remove_files(output_dir, card.files)  # which show and name records that may be gone
         gone.add(layout.CARD)  # until then it says that these files are ours
-    remove_leftovers(output_dir, gone)
+    return remove_leftovers(output_dir, gone)
 
 
 def _files(gone: ShardNumbers, stays: SplitStates) -> set[str]:

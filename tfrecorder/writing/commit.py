@@ -54,11 +54,14 @@ def commit(
     plan: Plan,
     done: Iterable[DoneRecord],
     max_reject_fraction: float,
-) -> None:
+) -> str:
     """Check that every planned row is a record or a reject, and commit the plan.
 
     Args:
         state: of the directory just before.
+
+    Returns:
+        As `finish`.
 
     Raises:
         OutputError: rows are missing: a shard is not done, or was done by another plan; or another
@@ -71,8 +74,7 @@ def commit(
     _refuse_overtaken(state, plan)
     previous = state.newest
     if previous is not None and previous.digest == plan.digest:
-        complete(state)
-        return
+        return complete(state).left
     if not plan.carried.next_row:  # an earlier version staged it
         next_row = max(counted_rows(plan), next_row_of(output_dir, previous))
         plan = plan.carrying(next_row=next_row)
@@ -113,7 +115,7 @@ def commit(
     if plan.layout.kept and plan.kind is PlanKind.UNDO:
         manifest = manifest.with_dataset(since=base.dataset.since, contents=base.dataset.contents)
     later = _publish(state, plan, by_shard, manifest, row_lists)
-    finish(output_dir, plan, manifest, later)
+    return finish(output_dir, plan, manifest, later)
 
 
 def _publish(
@@ -243,23 +245,26 @@ def complete(state: DatasetState) -> DatasetState:
     A plan that can never be committed is removed, for it may have been abandoned by who was killed.
     What was to be taken back is taken back, which is no commit of who calls.
 
+    What of it cannot be done is in the state: who only reads says it, and who writes stops there.
+
     Raises:
-        OSError: a file cannot be written or removed; the next call continues.
+        OSError: the commit that takes something back cannot be written; the next call continues.
     """
     pending = state.pending
     newest = state.newest
     if pending is None or newest is None:
         return state
     if state.is_overtaken:
-        clear(state)
+        left = clear(state)
     elif state.undoes:
-        take_back(state, pending)
+        left = take_back(state, pending)
     elif state.is_committed:
-        finish(state.where, pending, newest.manifest)
-        return dataclasses.replace(state, pending=None, was_left=True)
+        left = finish(state.where, pending, newest.manifest)
+        pending = pending if left else None
+        return dataclasses.replace(state, pending=pending, was_left=True, left=left)
     else:
         return state
-    return state.again()
+    return dataclasses.replace(state.again(), left=left)
 
 
 def _with_kept(
@@ -398,15 +403,18 @@ def abandon(state: DatasetState) -> DatasetState:
         info = dataset_info_json(plan, {}, previous.info, manifest.dataset)
         replace_commit(output_dir, manifest, info, now.version)
         storage.publish_all(output_dir, descriptions(plan, manifest.dataset), lasting=True)
-    clear(state)
-    return state.again()
+    left = clear(state)
+    return dataclasses.replace(state.again(), left=left)
 
 
-def take_back(state: DatasetState, plan: Plan) -> None:
+def take_back(state: DatasetState, plan: Plan) -> str:
     """Commit a staged plan of `plan_without`, unless it is committed, and remove what goes.
 
     Args:
         state: of the directory just before.
+
+    Returns:
+        As `finish`.
 
     Raises:
         OutputError: another operation was committed in the meantime.
@@ -416,11 +424,9 @@ def take_back(state: DatasetState, plan: Plan) -> None:
     newest = state.newest
     assert newest is not None
     if newest.digest == plan.digest:
-        finish(output_dir, plan, newest.manifest)
-        return
+        return finish(output_dir, plan, newest.manifest)
     if plan.rewrites:  # an update
-        commit(state, plan, (), 1.0)
-        return
+        return commit(state, plan, (), 1.0)
     plan = _with_losses(plan, newest, output_dir)
     taken, before = taken_by(output_dir, plan)
     row_lists = lists_as_of(before.manifest, output_dir)
@@ -432,7 +438,7 @@ def take_back(state: DatasetState, plan: Plan) -> None:
     info_before = info_without(newest.info, taken, before)
     info = dataset_info_json(plan, {}, info_before, manifest.dataset)
     replace_commit(output_dir, manifest, info, state.version)
-    finish(output_dir, plan, manifest, row_lists)
+    return finish(output_dir, plan, manifest, row_lists)
 
 
 def _refuse_overtaken(state: DatasetState, plan: Plan) -> None:

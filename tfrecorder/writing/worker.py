@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from tfrecorder import storage
 from tfrecorder.core.option import Face, speaker, spoken_by
 from tfrecorder.core.threads import ThreadPool, map_ahead, taken
+from tfrecorder.display.messages import warn
 from tfrecorder.errors import OutputError, TfrecorderError, limits_explained
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord
@@ -185,6 +186,8 @@ def finish(
 ) -> None:
     """Commit the plan.  If called again, it continues from where it stopped.
 
+    What cannot be done after the commit is a warning.
+
     Raises:
         OutputError: rows are missing, or there is another plan.
         RejectedError: more than `max_reject_fraction` of the rows were rejected.
@@ -193,10 +196,12 @@ def finish(
     with storage.accessing(task.access), _failure_noted(task), storage.failing_as(OutputError, out):
         state = DatasetState.read(out)
         if is_in_place(out, state.newest, task.commit, task.digest):
-            complete(state)
-            return
-        plan = required_plan(out, state.pending, task.digest)
-        commit(state, plan, done, max_reject_fraction)
+            left = complete(state).left
+        else:
+            plan = required_plan(out, state.pending, task.digest)
+            left = commit(state, plan, done, max_reject_fraction)
+    if left:
+        warn(left)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import dataclasses
 import hashlib
 import itertools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -148,6 +148,8 @@ class Store:
         self._buckets: dict[str, dict[str, StoredObject]] = {}
         self._names: dict[str, list[bytes]] = {}
         self._generations = itertools.count(_FIRST_GENERATION)
+        #: Of buckets by name: raises where an object that stands may not go.
+        self.keeps: dict[str, Callable[[str], None]] = {}
 
     def create_bucket(self, bucket: str) -> None:
         with self._lock:
@@ -194,6 +196,8 @@ class Store:
                 raise Refused(400, "invalid", message)
         with self._lock:
             self.check(upload)
+            if upload.name in self._buckets[upload.bucket]:
+                self._refuse_kept(upload.bucket, upload.name)
             stored = StoredObject(
                 upload.bucket,
                 upload.name,
@@ -214,9 +218,14 @@ class Store:
     def delete(self, bucket: str, name: str, preconditions: Preconditions) -> None:
         with self._lock:
             self.get(bucket, name, preconditions)
+            self._refuse_kept(bucket, name)
             del self._buckets[bucket][name]
             names = self._names[bucket]
             del names[bisect.bisect_left(names, name.encode())]
+
+    def _refuse_kept(self, bucket: str, name: str) -> None:
+        if bucket in self.keeps:
+            self.keeps[bucket](name)
 
     def copy(self, source: StoredObject, bucket: str, name: str, must: Preconditions) -> Any:
         kind, metadata, cache = source.content_type, source.metadata, source.cache_control

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import urllib.parse
@@ -307,7 +308,8 @@ class Service:
         elif what == "requests":
             return ok({"peak": self.journal.peak(), "answered": self.journal.answered()})
         elif what == "rule":
-            self.rules[bucket] = Rule(**json.loads(request.body))
+            rule = self.rules[bucket] = Rule(**json.loads(request.body))
+            self.store.keeps[bucket] = functools.partial(rule.refuse_kept, bucket)
         elif what == "callers":
             return ok([[*key, count] for key, count in self.callers.items()])
         elif what == "forget_faults":
