@@ -36,6 +36,7 @@ from services.gcs.tls_proxy import TlsProxy
 from tfrecorder.errors import (
     DatasetError,
     ImagesUnreachableError,
+    OptionError,
     OutputError,
     SourceError,
     UnreachableError,
@@ -528,3 +529,40 @@ def test_load_lists_shards_and_does_not_ask_for_each(photos: Gcs, tls: TlsProxy)
     done = run("-c", OPEN_BY_TENSORFLOW, OUT, env={**os.environ, **tls.environment()})
     assert done.returncode == 0, done.stderr
     assert 0 < photos.count() < 10, photos.requests()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("slashes", ["/", ""])
+def test_a_scheme_without_its_slashes_is_no_folder(gcs: Gcs, slashes: str) -> None:
+    """As `Path("gs://…")` writes it, which makes one slash of two."""
+    start = f"gs:{slashes}bkt"
+    here = sorted(os.listdir())
+    for number in range(6):
+        gcs.put(f"gs://bkt/in/a/{number}.jpg", PHOTOS[number].read_bytes())
+    uris = [Path(f"{start}/in/a/{number}.jpg") for number in range(4)]
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": uris, "label": "a"})
+    out = Path(f"{start}/out")
+    quiet = {"progress": False}
+    assert tfrecorder.convert(frame, out, **quiet).output_dir == "gs://bkt/out"
+    assert len(tfrecorder.validate(frame.astype(str), **quiet).errors) == 0
+    below = pd.DataFrame({"split": "TRAIN", "image_uri": ["a/4.jpg"], "label": "a"})
+    tfrecorder.append(below, out, base=Path(f"{start}/in"), **quiet)
+    tfrecorder.compact(out, Path(f"{start}/copy"), **quiet)
+    assert tfrecorder.convert(Path(f"{start}/in"), Path(f"{start}/of a folder")).records == 6
+    wanted = [f"gs://bkt/in/a/{number}.jpg" for number in range(4)]
+    assert sorted(tfrecorder.to_frame(out)["image_uri"]) == ["a/4.jpg", *wanted]
+    assert tfrecorder.status(out).rows == tfrecorder.info(out).records == 5
+    assert tfrecorder.verify(out, sources=True, **quiet).ok
+    assert len(tfrecorder.Records(out, "TRAIN")) == 5
+    assert len([*tfrecorder.batches(out, "TRAIN", batch_size=5, image_size=8)]) == 1
+    tfrecorder.undo(out)
+    for call in (
+        lambda: tfrecorder.inspect(out, "TRAIN", 1, output_dir=Path(f"{start}/look")),
+        lambda: tfrecorder.preview(out, html=Path(f"{start}/look.html")),
+        lambda: tfrecorder.batches(out, "TRAIN", batch_size=1, local_cache=Path(f"{start}/kept")),
+    ):
+        with pytest.raises(OptionError, match=r"a local path|on a local disk"):
+            call()
+    assert sorted(os.listdir()) == here
+    with pytest.raises(OptionError, match="it is a path of Windows"):
+        tfrecorder.convert(frame, "C:\\out")

@@ -31,7 +31,7 @@ from tfrecorder.images.header import RESIZES
 from tfrecorder.options.option import Options, check_image_size, sides
 from tfrecorder.options.ranks import Rank, cores_of_rank, memory_of_rank, this_rank
 from tfrecorder.storage.cache_folder import CacheFolder
-from tfrecorder.storage.uris import scheme
+from tfrecorder.storage.uris import mended, scheme
 
 #: Batches made in advance: enough to hide a slow one, or the start of a new shard.
 PREFETCH = 8
@@ -79,7 +79,7 @@ def _check_inputs(value: Any) -> str | None:
 
 def path_text(value: Any) -> Any:
     """Any path as text."""
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
+    return mended(os.fspath(value)) if isinstance(value, (str, os.PathLike)) else value
 
 
 def _check_folder(value: Any) -> str | None:

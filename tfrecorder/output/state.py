@@ -7,6 +7,7 @@ between what it saw is passed on.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 
 from tfrecorder import storage
@@ -132,6 +133,8 @@ def output_path(
     storage.check_locale(path)
     if not path.isprintable():  # a NUL, or bytes that are not Unicode
         raise OptionError.of(argument, path, "give a path of printable characters.")
+    if re.match(r"[A-Za-z]:[\\/]", path):
+        raise OptionError.of(argument, path, "it is a path of Windows; give one of this machine.")
     if options.name is not None:
         path = layout.tfds_directory(path, *options.name.split(":"))
     return path

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import operator
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -74,15 +75,18 @@ def with_contents(source: Source) -> Source:
 
 
 def without_signatures(source: Source) -> Source:
-    """A source whose uris have no signatures, which are put aside for whoever reads the images."""
+    """A source whose uris are whole, without signatures, which are put aside for the readers."""
     frame = source.frame
     for name in source.schema.of(*FILES):
         if name not in frame:
             continue
         texts = as_texts(frame[name])
-        if texts is None or pc.any(pc.match_substring_regex(texts, storage.SIGNED)).as_py():
+        if texts is None or pc.any(pc.match_substring_regex(texts, storage.CHANGED)).as_py():
             cells = frame[name].tolist()
-            plain = [storage.put_aside(cell) if isinstance(cell, str) else cell for cell in cells]
+            plain = [
+                storage.put_aside(cell) if isinstance(cell, (str, os.PathLike)) else cell
+                for cell in cells
+            ]
             if plain != cells:
                 dtype = object if texts is None else frame[name].dtype
                 frame = frame.assign(**{name: pd.Series(plain, frame.index, dtype)})

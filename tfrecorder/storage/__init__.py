@@ -56,7 +56,7 @@ from tfrecorder.storage.store import (
     unless_missing,
 )
 from tfrecorder.storage.uris import (
-    SIGNED,
+    CHANGED,
     WEB,
     absolute,
     given_path,

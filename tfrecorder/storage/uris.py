@@ -17,6 +17,8 @@ from tfrecorder.storage.connections import access
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
+#: A scheme whose slashes were lost, of which pathlib leaves one.  Nobody's folder is called so.
+_CUT = r"^(gs|s3|s3a|az|abfs|abfss|hdfs|https?|file):/?([^/]|$)"
 
 #: Schemes of images that are read by plain GETs; nothing else is.
 WEB = ("http", "https")
@@ -47,13 +49,28 @@ def resolve(uri: str, base: str) -> str:
     return uri
 
 
+def mended(uri: str) -> str:
+    """A uri with the slashes after its scheme, of which pathlib leaves one; a path as it is.
+
+    >>> mended("gs:/bucket/a.jpg"), mended("file:/a.jpg"), mended("a/gs:/b")
+    ('gs://bucket/a.jpg', 'file:///a.jpg', 'a/gs:/b')
+    """
+    if re.match(_CUT, uri, re.IGNORECASE) is None:
+        return uri
+    kind, _, path = uri.partition(":")
+    return f"{kind}://{path if kind.lower() == 'file' else path.removeprefix('/')}"
+
+
 def given_path(path: str | os.PathLike[str]) -> str:
     """A path as a user gives it; "~" at its start becomes the home folder, as in a shell.
 
     >>> given_path("~x/a.csv"), given_path("~/a.csv").startswith("~")
     ('~x/a.csv', False)
+    >>> import pathlib
+    >>> given_path(pathlib.Path("gs://bucket/out"))
+    'gs://bucket/out'
     """
-    text = os.fspath(path)
+    text = mended(os.fspath(path))
     return os.path.expanduser(text) if text == "~" or text.startswith("~/") else text
 
 
@@ -99,8 +116,8 @@ def is_web(path: str) -> bool:
     return scheme(path) in WEB
 
 
-#: What every uri with a signature has, as a regular expression.
-SIGNED = r"(?is)^\s*https?://.*[?&](amp;)?(x-amz-|x-goog-|sig=|signature=)"
+#: What every uri has that `put_aside` changes, as a regular expression.
+CHANGED = rf"(?is)^\s*https?://.*[?&](amp;)?(x-amz-|x-goog-|sig=|signature=)|{_CUT}"
 
 #: Each parameter with a signature; those of which one stands beside it if it is one of Azure's, or
 #: of a CDN and the older ones of Amazon and Google; and the others that go with it then.
@@ -139,8 +156,9 @@ def unsigned(uri: str) -> str:
     return f"{place}{'?' if kept else ''}{kept}{mark}{fragment}"
 
 
-def put_aside(uri: str) -> str:
-    """`unsigned`; within a block of `accessing`, the file is read with the signature."""
+def put_aside(path: str | os.PathLike[str]) -> str:
+    """`unsigned` and `mended`; within a block of `accessing`, the signature is read with."""
+    uri = mended(os.fspath(path))
     plain = unsigned(uri)
     if plain != uri:
         access().signed[plain] = uri
