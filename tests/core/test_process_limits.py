@@ -386,3 +386,40 @@ def test_the_looks_tell_a_thread_that_has_the_lock_from_one_that_has_not() -> No
     # looks as late as a taken lock does; not for ever.
     wait_for(lambda: taken_while(lambda: sum(range(1000))) > 0.8)
     wait_for(lambda: taken_while(lambda: time.sleep(0.3)) < 0.5)
+
+
+OPENS_MANY = """
+import os, resource, sys
+import tfrecorder
+
+limit, *more = map(int, sys.argv[1:])
+readers = []
+def open_files():
+    return len(os.listdir("/dev/fd"))
+before = open_files()
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+for _ in range(4):
+    readers.append(records := tfrecorder.Records("out", "TRAIN"))
+    assert len([records[n] for n in range(len(records))]) == 60
+    assert open_files() <= limit // 2 + 2, open_files()
+if more:  # somebody else has all files but the few that one read needs
+    held = []
+    try:
+        while True:
+            held.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        for number in held[-4:]:
+            os.close(number)
+for shuffle in (True, False):
+    read = dict(batch_size=8, image_size=8, shuffle=shuffle, num_threads=1, seed=1)
+    assert sum(len(labels) for _, labels in tfrecorder.batches("out", "TRAIN", **read)) == 60
+print(open_files() - before)
+"""
+
+
+@pytest.mark.parametrize("more", [(), (1,)])
+def test_readers_keep_half_of_the_files_open_at_most(more: tuple[int, ...]) -> None:
+    tfrecorder.convert(photo_frame(60, split="TRAIN"), "out", num_shards=60, progress=False)
+    done = run("-c", OPENS_MANY, "64", *map(str, more))
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 5  # some stay open

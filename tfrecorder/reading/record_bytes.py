@@ -6,8 +6,10 @@ Of a bucket, where the order is known, the records that come next are requested 
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
 import os
+import resource
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -29,7 +31,7 @@ from tfrecorder.storage.local_cache import LocalCache
 
 T = TypeVar("T")
 
-#: Local files that stay open.  Any more are opened for each read, which costs about 5 us.
+#: Local files that one reader keeps open.  Any more are opened for each read: about 5 us.
 MOST_OPEN = 256
 
 #: Neighbouring records are read together, up to this many bytes.
@@ -244,10 +246,19 @@ class OpenFiles:
                 return self.cache.read(shard.path, offset, offset + size, fetch)
         with open_shard(shard) as file:
             if len(self._numbers) < MOST_OPEN:  # no lock: a fork could leave it held
-                number = os.dup(file.fileno())
-                if self._numbers.setdefault(shard.path, number) != number:
-                    os.close(number)
+                self._keep(shard.path, file)
             return os.pread(file.fileno(), size, offset)
+
+    def _keep(self, path: str, file: BinaryIO) -> None:
+        """Keep a file open, unless the process has half of the files open that it may.
+
+        An opened file gets the lowest number that is free.
+        """
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+        with contextlib.suppress(OSError):  # there are too many already
+            number = os.dup(file.fileno())
+            if 0 <= most <= number or self._numbers.setdefault(path, number) != number:
+                os.close(number)
 
     def has(
         self,
