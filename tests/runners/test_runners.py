@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+from apache_beam.options.pipeline_options import GoogleCloudOptions, WorkerOptions
 from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
 from helpers.clusters import free_port
 from helpers.public_types import ConvertOptions
@@ -127,6 +131,57 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 def test_local_processes_are_an_option_of_their_own(name: str) -> None:
     value = "multi_processing" if name == "direct_running_mode" else 2
     assert "set by the conversion's own number" in refusal_of(runner_options={name: value})
+
+
+#: What a job's options do here too: who we act as, and what Beam logs or counts.
+ALSO_HERE = re.compile(
+    "impersonate_|.*log_level|enable_.*gcs|enable_bucket|gcs_|no_gcsio|max_cache"
+)
+
+
+def test_every_option_of_a_job_on_dataflow_is_refused_here() -> None:
+    """By Beam's own lists of them, whatever else it says of some."""
+    parser = argparse.ArgumentParser(add_help=False)
+    GoogleCloudOptions._add_argparse_args(parser)
+    WorkerOptions._add_argparse_args(parser)
+    names = [text[2:] for action in parser._actions for text in action.option_strings]
+    idle = [name for name in names if not ALSO_HERE.match(name)]
+    assert len(idle) > 40
+    for name in idle:
+        for runner in ({}, {"runner": "DirectRunner"}):
+            message = refusal_of(runner_options={name.replace("_", "-"): "1"}, **runner)
+            assert name in message, name
+            assert re.search("no effect without|leave it out|number of workers", message), message
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"num_workers": 3, "runner_options": {"num_workers": 5}},
+        {"region": "a", "runner_options": {"region": "b"}},
+        {"runner_options": {"machine_type": "n1", "worker_machine_type": "n2"}},
+        {"runner_options": {"--worker-machine-type": "n1", "machine_type": "n1"}},
+        {"runner_options": {"use_public_ips": True, "no_use_public_ips": True}},
+        {"runner_options": {"label": "a=b", "label ": "a=c"}},
+    ],
+    ids=str,
+)
+def test_one_value_is_given_in_one_way(given: dict[str, Any]) -> None:
+    message = refusal_of(runner="DataflowRunner", **given)
+    assert re.search(
+        r"says it too; give one of them|is given more than once|such an option", message
+    )
+
+
+def test_a_list_may_be_given_under_both_of_its_names() -> None:
+    given = {"dataflow_service_option": "a", "dataflow_service_options": ["b"]}
+    message = refusal_of(runner="DataflowRunner", runner_options=given)
+    assert "says it too" not in message  # the place of the job is missing
+
+
+def test_an_empty_value_is_none() -> None:
+    message = refusal_of(runner="DataflowRunner", runner_options={"job_name": ""})
+    assert "job_name is empty: give a value, or leave it out" in message
 
 
 def test_a_number_of_workers_that_a_cluster_would_not_heed_is_refused() -> None:

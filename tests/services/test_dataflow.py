@@ -19,7 +19,17 @@ from typing import Any
 import pandas as pd
 import pytest
 from helpers.public_types import ConvertOptions
-from support import CSV, SAMPLES, content_files, end_by_ctrl_c, public_files, run, start, wait_for
+from support import (
+    CSV,
+    SAMPLES,
+    content_files,
+    end_by_ctrl_c,
+    public_files,
+    run,
+    shorten_pauses,
+    start,
+    wait_for,
+)
 
 import tfrecorder
 from services.dataflow.cases import OUT, SOURCE, settings
@@ -368,6 +378,47 @@ def test_all_faults_are_told_at_once_and_nothing_is_written(gcs: Gcs) -> None:
     assert not Path("out").exists()
 
 
+@pytest.mark.slow
+def test_what_beam_would_stage_is_looked_for_before_anything_is_written(bucket: Gcs) -> None:
+    lost = {
+        "extra_package": "nope.whl",
+        "extra_packages": ["lost.tar.gz", "gs://bkt/there.whl"],
+        "requirements_file": "req.txt",
+        "setup_file": "./setup.py",
+    }
+    more = {"region": "us-central1-a", "runner_options": lost}
+    with pytest.raises(OptionError) as caught:
+        tfrecorder.convert(SOURCE, OUT, **{**settings(), **more})
+    words = str(caught.value)
+    assert words.count("there is no such file.") == 4
+    for path in ("'nope.whl'", "'lost.tar.gz'", "'req.txt'", "'./setup.py'"):
+        assert path in words
+    assert "region='us-central1-a': it is a zone; give its region, us-central1." in words
+    assert bucket.names(OUT) == []
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_each_refusal_of_a_launch_has_its_remedy(
+    bucket: Gcs, dataflow: Dataflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_pauses(monkeypatch)
+    remedies = {
+        400: "Correct the option that it names",
+        403: "Is the Dataflow API enabled in project 'loopback'",
+        404: "has Dataflow a region 'us-central1'?",
+        409: "A job of that name runs already",
+    }
+    dataflow.runs = False
+    for status, remedy in remedies.items():
+        dataflow.faults[:] = [status]
+        with pytest.raises(RunnerError, match=re.escape(remedy)):
+            tfrecorder.convert(SOURCE, OUT, **settings(dataflow))
+    dataflow.faults[:] = [429, 429]  # more jobs a minute than the quota has
+    tfrecorder.convert(SOURCE, OUT, **settings(dataflow))
+    assert len(dataflow.jobs) == 1
+
+
 def test_what_options_lack_is_told_before_a_bucket_is_waited_for(bucket: Gcs) -> None:
     bucket.forget_requests()
     with pytest.raises(OptionError, match=r"project: give the(.*\n)*.*region: give the"):
@@ -383,10 +434,7 @@ def test_what_options_lack_is_told_before_a_bucket_is_waited_for(bucket: Gcs) ->
         ({"temp_location": "/tmp/here"}, "temp_location': '/tmp/here'}: give a folder in a bucket"),
         ({"temp_location": f"{OUT}/tmp"}, "holds the dataset and nothing else"),
         ({"staging_location": "gs://gone/x"}, "gs://gone does not exist"),
-        (
-            {"project": "another"},
-            "project='loopback': Beam's options have 'another'; give one of them",
-        ),
+        ({"project": "another"}, "`project='loopback'` says it too; give one of them"),
         ({"num_workers": 9, "max_num_workers": 3}, r"num_workers \(9\) cannot exceed"),
     ],
 )
@@ -404,6 +452,7 @@ def test_a_store_that_workers_have_no_package_for(bucket: Gcs) -> None:
     with pytest.raises(OptionError, match=r"'s3://pictures/a.jpg': .* no package that reads s3://"):
         check(uris, OUT, ConvertOptions(**settings()))
     more = {"requirements_file": "worker-requirements.txt"}
+    Path("worker-requirements.txt").write_text("obstore\n")
     check(uris, OUT, ConvertOptions(**settings(runner_options=more)))
 
 

@@ -21,6 +21,9 @@ RUNNERS = {
     "SparkRunner": "apache_beam.runners.portability.spark_runner.SparkRunner",
 }
 
+#: Options of a conversion that Beam has too.
+OWN = ("project", "region", "num_workers")
+
 #: Options of Beam that a conversion refuses, and why.
 REFUSED = {
     "runner": "give it by its own option.",
@@ -35,11 +38,29 @@ REFUSED = {
     "dry_run": "it keeps the job from running; leave it out.",
 }
 
+#: Beam's options for a job on Dataflow, but for the account that we too act as.
+OF_DATAFLOW = """
+    autoscaling_algorithm create_from_snapshot dataflow_endpoint dataflow_kms_key
+    dataflow_service_option dataflow_service_options disk_provisioned_iops
+    disk_provisioned_throughput_mibps disk_size_gb disk_type
+    element_processing_timeout_minutes enable_artifact_caching
+    enable_hot_key_logging enable_streaming_engine flexrs_goal
+    gcp_oauth_scope gcp_oauth_scopes job_name label labels machine_type max_num_workers
+    min_cpu_platform network no_auth no_use_public_ips project region
+    sdk_container_image sdk_harness_container_image_overrides service_account_email
+    staging_location subnetwork temp_location transform_name_mapping
+    use_public_ips worker_disk_type worker_harness_container_image worker_machine_type
+    worker_region worker_zone zone
+"""
+
 #: Options that only the DirectRunner refuses.
-REFUSED_LOCALLY = dict.fromkeys(
-    ("direct_num_workers", "direct_running_mode", "num_workers"),
-    "the DirectRunner's worker processes are set by the conversion's own number of workers.",
-)
+REFUSED_LOCALLY = {
+    **dict.fromkeys(OF_DATAFLOW.split(), "it has no effect without the DataflowRunner."),
+    **dict.fromkeys(
+        ("direct_num_workers", "direct_running_mode", "num_workers"),
+        "the DirectRunner's worker processes are set by the conversion's own number of workers.",
+    ),
+}
 
 
 def canonical_runner(name: str) -> str:
@@ -84,6 +105,8 @@ def check_form(value: Any) -> str | None:
         if plain_name(name) in plain:
             return f"{plain_name(name)!r} is given more than once."
         plain.add(plain_name(name))
+        if given == "":
+            return f"{name} is empty: give a value, or leave it out."
         if not _is_plain(given):
             return f"{name}={given!r}: give text, a number, True, False, or a list of these."
     return None

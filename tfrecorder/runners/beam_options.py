@@ -16,7 +16,7 @@ from typing import Any
 from tfrecorder.core.option import spelled
 from tfrecorder.errors import OptionError, install, refuse_missing
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.runner import DIRECT, RUNNERS, plain_name, refusal
+from tfrecorder.options.runner import DIRECT, OWN, RUNNERS, plain_name, refusal
 from tfrecorder.runners.beam_patches import quiet_beam
 
 #: Options that name a server which must already be running.
@@ -122,9 +122,16 @@ def beam_flags(options: ConvertOptions) -> list[str]:
     runner = options.runner or DIRECT
     flags = []
     faults = []
+    # Which option gives each value of Beam's, under any of its names.
+    own = {name: getattr(options, name) for name in OWN}
+    given = {name: spelled(name, value) for name, value in own.items() if value is not None}
     for name, value in (options.runner_options or {}).items():
         written = _written(parser, name, value)
         reason = refusal(name, value, runner)
+        option = parser._option_string_actions.get(f"--{name}")
+        first = given.setdefault(getattr(option, "dest", name), name)
+        if first != name and type(option).__name__.startswith("_Store"):  # and not into a list
+            reason = reason or f"{first} says it too; give one of them."
         try:
             if name == "help" or parser.parse_known_args(written)[1]:
                 known = re.findall(r"--([\w-]+)", parser.format_help())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
+import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
@@ -29,6 +31,10 @@ _BRING_PACKAGES = (
 )
 
 
+#: Options of Beam that name files, which it uploads.
+_UPLOADED = ("requirements_file", "setup_file", "extra_package", "extra_packages")
+
+
 def check_settings(output_dir: str, options: ConvertOptions) -> None:
     """Raise if what is given alone would keep Dataflow from starting; no store is asked.
 
@@ -37,10 +43,11 @@ def check_settings(output_dir: str, options: ConvertOptions) -> None:
     """
     settings = Settings.of(output_dir, options)
     _refuse(
-        _place_faults(settings, options),
+        _place_faults(settings),
         _output_faults(output_dir, options),
         _temporary_faults(settings, output_dir),
         _beam_faults(settings, output_dir, options),
+        _package_faults(options),
     )
 
 
@@ -64,11 +71,12 @@ def check(
     """
     settings = Settings.of(output_dir, options)
     _refuse(
-        _place_faults(settings, options),
+        _place_faults(settings),
         _output_faults(output_dir, options),
         _image_faults(uris, options),
         _temporary_faults(settings, output_dir),
         _beam_faults(settings, output_dir, options),
+        _package_faults(options),
         _bucket_faults(settings, output_dir),
     )
 
@@ -79,16 +87,15 @@ def _refuse(*kinds: Iterable[str | OptionError]) -> None:
         raise OptionError("the DataflowRunner cannot start:", *faults)
 
 
-def _place_faults(settings: Settings, options: ConvertOptions) -> Iterator[OptionError]:
+def _place_faults(settings: Settings) -> Iterator[OptionError]:
     examples = {"project": "my-project", "region": "us-central1"}
     for name, example in examples.items():
-        own = getattr(options, name)
-        beams = (options.runner_options or {}).get(name)
         if not getattr(settings, name):
             words = f"give the Google Cloud {name} of the job, such as {spelled(name, example)}."
             yield OptionError.of(name, ..., words)
-        elif own and beams and own != beams:
-            yield OptionError.of(name, own, f"Beam's options have {beams!r}; give one of them.")
+    region = settings.region or ""
+    if re.fullmatch(r".+\d-[a-z]", region):
+        yield OptionError.of("region", region, f"it is a zone; give its region, {region[:-2]}.")
 
 
 def _output_faults(output_dir: str, options: ConvertOptions) -> Iterator[OptionError]:
@@ -177,6 +184,15 @@ def _beam_faults(
     if urlsplit(settings.endpoint).hostname == "localhost":
         flags.append(f"--dataflow_endpoint={ENDPOINT}")
     return list(PipelineOptionsValidator(PipelineOptions(flags), DataflowRunner()).validate())
+
+
+def _package_faults(options: ConvertOptions) -> Iterator[OptionError]:
+    """Files that Beam would miss only once the plan is staged."""
+    for name in _UPLOADED:
+        given = (options.runner_options or {}).get(name) or ()
+        for path in [given] if isinstance(given, str) else given:
+            if storage.is_local(path) and not os.path.isfile(path):
+                yield OptionError.of("runner_options", {name: path}, "there is no such file.")
 
 
 def _bucket_faults(settings: Settings, output_dir: str) -> Iterator[str]:

@@ -20,10 +20,22 @@ from tfrecorder.runners.beam_patches import credentials_looked_for
 from tfrecorder.runners.dataflow.job import ENDPOINT, DataflowJob
 from tfrecorder.runners.dataflow.wheels import stage_wheels, worker_machine
 from tfrecorder.schema.fields import primary_image
+from tfrecorder.storage.store import TransientError
 from tfrecorder.writing.worker import Task
 
 #: The folder of the output's bucket for the job's files, unless the user names a place.
 STAGING = "tfrecorder-staging"
+
+
+#: What to do about each refusal of the service, by its code; a string to format with the settings.
+_REMEDIES = {
+    400: "Correct the option that it names.",
+    401: "Renew the credentials, with `gcloud auth application-default login`.",
+    403: "Is the Dataflow API enabled in project {0.project!r}, and may this account start jobs "
+    "there and write to {0.staging_location}? docs/dataflow.md says what to set up.",
+    404: "Is there a project {0.project!r}, and has Dataflow a region {0.region!r}?",
+    409: "A job of that name runs already: wait for it, or give another job_name.",
+}
 
 
 @dataclass(frozen=True)
@@ -107,7 +119,7 @@ def launch(
     """
     import apache_beam as beam
     from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
-    from google.api_core.exceptions import GoogleAPICallError
+    from google.api_core.exceptions import GoogleAPICallError, TooManyRequests
 
     from tfrecorder.writing import pipeline
 
@@ -131,14 +143,20 @@ def launch(
         # That includes the copies that a pipeline makes of its options, also to test itself.
         pipe.options.view_as(GoogleCloudOptions).impersonate_service_account = settings.impersonate
         tests_itself = "AUTO" if settings.impersonate is None else False
+
+        def start() -> str:
+            try:
+                with credentials_looked_for():
+                    return str(pipe.run(test_runner_api=tests_itself).job_id())
+            except TooManyRequests as error:
+                raise TransientError(str(error).rstrip(".")) from error
+
         try:
-            with credentials_looked_for():
-                job_id = pipe.run(test_runner_api=tests_itself).job_id()
+            job_id = storage.retried(start, f"Dataflow in {settings.region}")
         except (GoogleAPICallError, OSError) as error:
+            remedy = _REMEDIES.get(getattr(error, "code", 403), _REMEDIES[403]).format(settings)
             raise RunnerError(
-                f"the job was not started: {str(error).rstrip('.')}. Is the Dataflow API enabled "
-                f"in project {settings.project!r}, and may this account start jobs there and write "
-                f"to {settings.staging_location}? docs/dataflow.md says what to set up."
+                f"the job was not started: {str(error).rstrip('.')}. {remedy}"
             ) from error
     return DataflowJob(
         job_id=job_id,
