@@ -297,6 +297,21 @@ def test_overwrite_replaces_a_dataset_by_another(frame: pd.DataFrame) -> None:
     assert os.listdir("out/_tfrecorder/commits") == ["00001.json"]
 
 
+def test_a_mounted_disk_may_be_the_output_directory(frame: pd.DataFrame) -> None:
+    """Its root holds what the system keeps there, which is passed over and left alone."""
+    kept = ["out/lost+found/#12", "out/System Volume Information/tracking.log"]
+    for name in kept:
+        Path(name).parent.mkdir(parents=True)
+        Path(name).write_bytes(b"of the system")
+    convert(frame.iloc[:8], num_shards=1)
+    tfrecorder.append(frame.iloc[8:12], "out", progress=False)
+    convert(frame.iloc[:6], num_shards=1, overwrite="all")
+    assert tfrecorder.verify("out", progress=False).ok
+    os.remove("out/train-r2-00000.tfrecord")
+    assert len(tfrecorder.repair("out", progress=False).shards) == 1
+    assert [Path(name).read_bytes() for name in kept] == [b"of the system"] * 2
+
+
 @pytest.mark.slow
 def test_overwrite_keeps_the_old_dataset_where_the_new_one_cannot_be_made(frame) -> None:
     convert(frame)

@@ -88,7 +88,7 @@ def refuse_links(output_dir: str) -> None:
 _ELSEWHERE = "choose a new or empty directory"
 
 #: Names that any directory may have.
-_ALLOWED = {layout.PRIVATE, *layout.DESKTOP_FILES}
+_ALLOWED = {layout.PRIVATE, *layout.DESKTOP_FILES, *layout.SYSTEM_FOLDERS}
 
 
 def refuse_not_ours(output_dir: str) -> set[str]:
