@@ -224,8 +224,7 @@ def commit(directory: Path, *, max_reject_fraction: float = 0.1) -> ConversionRe
                     raise _nothing_staged(where)
                 done = _all_done(state, pending)
                 finish(Task(where, pending.digest, number), done, options.max_reject_fraction)
-            elif state.left:
-                warn(state.left)
+            warn(state.left)
     was_finished = pending is None or staged.is_committed
     result = read_result(where, number)
     return dataclasses.replace(result, output_dir=os.fspath(directory), was_finished=was_finished)

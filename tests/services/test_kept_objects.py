@@ -111,6 +111,8 @@ def test_it_is_asked_before_the_first_image(gcs: Gcs, name: str, reason: str) ->
     probe = "out/_tfrecorder/probe"
     assert gcs.names(OUT) == sorted([*before, probe])
     assert gcs.count("download", "bkt/in*") == 0
+    if OPERATIONS[name][0]:
+        assert tfrecorder.verify(OUT, progress=False).ok
     operation()  # the same call, once it may
     assert tfrecorder.verify(OUT, progress=False).ok
     assert probe not in gcs.names(OUT)

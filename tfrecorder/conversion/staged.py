@@ -179,8 +179,7 @@ def stage(planned: Planned, state: DatasetState) -> Staged | ConversionResult:
     if isinstance(staged, Commit):
         open_own(where, staged)  # whose shards must be there
         _warn_of_other_images(planned, begun_plan(staged), where)
-        if state.left:
-            warn(state.left)
+        warn(state.left)
         result = read_result(where)
         return dataclasses.replace(result, was_finished=True, **planned.plan.summary.said)
     refuse_left(state.left)

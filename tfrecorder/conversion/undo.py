@@ -153,8 +153,7 @@ def undo(directory: str | os.PathLike[str], *, dry_run: bool = False) -> UndoRes
             refuse_left(clear(state))
         elif not state.is_overtaken:
             left = abandon(state).left
-    if left:
-        warn(left)
+    warn(left)
     return result
 
 

@@ -26,7 +26,9 @@ _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 
 
 def warn(message: str) -> None:
-    """A UserWarning at the nearest line that is not of this package."""
+    """A UserWarning at the nearest line that is not of this package; nothing of an empty text."""
+    if not message:
+        return
     # The standard library's own way, `skip_file_prefixes`, is of Python 3.12.
     frame = inspect.currentframe()
     level = 1

@@ -197,8 +197,7 @@ def _repair(
         )
     written += _write_common(expected, faulty)
     storage.sync(directory, written)
-    if words := complete(DatasetState.read(directory)).left:
-        warn(words)
+    warn(complete(DatasetState.read(directory)).left)
     _remove_not_kept(expected)
     _refuse_foreign(directory)
     again = [f.shard for f in findings if faulty & {*f.shard.files}]

@@ -200,8 +200,7 @@ def finish(
         else:
             plan = required_plan(out, state.pending, task.digest)
             left = commit(state, plan, done, max_reject_fraction)
-    if left:
-        warn(left)
+    warn(left)
 
 
 @contextlib.contextmanager

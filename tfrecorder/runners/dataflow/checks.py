@@ -41,14 +41,20 @@ def check_settings(output_dir: str, options: ConvertOptions) -> None:
     Raises:
         OptionError: as for `check`.
     """
-    settings = Settings.of(output_dir, options)
-    _refuse(
-        _place_faults(settings),
-        _output_faults(output_dir, options),
-        _temporary_faults(settings, output_dir),
-        _beam_faults(settings, output_dir, options),
-        _package_faults(options),
-    )
+    _refuse(*_setting_faults(Settings.of(output_dir, options), output_dir, options))
+
+
+def _setting_faults(
+    settings: Settings,
+    output_dir: str,
+    options: ConvertOptions,
+) -> Iterator[Iterable[str | OptionError]]:
+    """The faults that are found without asking a store, by their kinds."""
+    yield _place_faults(settings)
+    yield _output_faults(output_dir, options)
+    yield _temporary_faults(settings, output_dir)
+    yield _beam_faults(settings, output_dir, options)
+    yield _package_faults(options)
 
 
 def check(
@@ -71,12 +77,8 @@ def check(
     """
     settings = Settings.of(output_dir, options)
     _refuse(
-        _place_faults(settings),
-        _output_faults(output_dir, options),
+        *_setting_faults(settings, output_dir, options),
         _image_faults(uris, options),
-        _temporary_faults(settings, output_dir),
-        _beam_faults(settings, output_dir, options),
-        _package_faults(options),
         _bucket_faults(settings, output_dir),
     )
 
