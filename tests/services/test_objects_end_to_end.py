@@ -239,3 +239,16 @@ def test_a_bucket_that_fails_for_good_is_named(photos: S3, monkeypatch: pytest.M
     photos.inject("status", status=503, method="GET", path="/bkt/photos.csv")
     with pytest.raises(UnreachableError, match=r"s3://bkt/photos.csv could not be reached.*503"):
         convert()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_bucket_where_nobody_may_delete_is_refused_before_the_first_image(photos: S3) -> None:
+    photos.forget_requests()
+    photos.refuse(403, "AccessDenied", method="POST|DELETE")
+    for _ in range(2):  # also where a probe stands
+        with pytest.raises(OutputError, match=r"_tfrecorder/probe: .*403(.|\n)*replace and delete"):
+            convert()
+    assert photos.count("GET", "/bkt/photos/") == 0
+    photos.mend()
+    assert convert().records == 52
+    assert tfrecorder.verify(OUT, progress=False).ok
