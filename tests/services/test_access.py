@@ -160,10 +160,11 @@ def test_nothing_is_uploaded_without_credentials(
     done = run("-m", "tfrecorder", "convert", CSV, OUT, env=env, cwd=tmp_path)
     assert done.returncode == 1
     assert "there are no Google Cloud credentials" in done.stderr
+    assert "Whoever writes" not in done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     puts = "import sys; sys.path.append(sys.argv[1]); from support import put; "
     puts += "put('gs://bkt/out', 'a', b'data')"
-    assert "UnwritableError: there are no Google Cloud" in run("-c", puts, TESTS, env=env).stderr
+    assert "UnwritableError: a: there are no Google Cloud" in run("-c", puts, TESTS, env=env).stderr
     assert bucket.count("upload|start|delete") == 0
 
 

@@ -397,14 +397,8 @@ def remove_leftovers(
         left = storage.remove_possible(output_dir, [layout.PLAN])
     if not left:
         return ""
-    more = f" (and {len(left) - 1:,} like it)" if left[1:] else ""
-    return not_tidy(output_dir, f"{left[0]}{more}")
-
-
-def not_tidy(output_dir: str, refusal: str) -> str:
-    """That what an operation left cannot be removed, and why, in words."""
-    rights = "" if storage.is_local(output_dir) else f" {storage.NEEDED_RIGHTS}"
-    return f"{output_dir} is not tidied up: {refusal}.{rights}"
+    such = f"{len(left):,} files, such as " if left[1:] else ""
+    return f"{output_dir} is not tidied up: {such}{left[0]}."
 
 
 def names_in(output_dir: str, *folders: str) -> set[str]:

@@ -87,8 +87,7 @@ def ask_rights(output_dir: str) -> None:
         storage.remove_files(output_dir, [layout.PROBE])
     except OSError as error:
         raise OutputError(
-            f"{output_dir} cannot be written: {error}. {storage.NEEDED_RIGHTS} Nothing else was "
-            "written."
+            f"{output_dir} cannot be written: {error}. Nothing else was written."
         ) from error
 
 

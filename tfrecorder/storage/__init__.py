@@ -69,7 +69,6 @@ from tfrecorder.storage.uris import (
     unsigned,
 )
 from tfrecorder.storage.writing import (
-    NEEDED_RIGHTS,
     keeps_removed,
     link,
     move,

@@ -26,9 +26,9 @@ from tfrecorder.storage.uris import is_local
 T = TypeVar("T")
 
 #: What every operation needs of a bucket, as a remedy.
-NEEDED_RIGHTS = (
+_RIGHTS = (
     "Whoever writes a dataset must be able to create, replace and delete objects (on gs://, the "
-    "role Storage Object User), and no retention policy or hold may keep them."
+    "role Storage Object User), and no retention policy or hold may keep them"
 )
 
 
@@ -38,7 +38,8 @@ def _writing(name: str) -> Iterator[None]:
     try:
         yield
     except UnreadableError as error:
-        raise UnwritableError(f"{name}: {error.detail}") from error
+        remedy = f". {_RIGHTS}" if error.code == "no_permission" else ""
+        raise UnwritableError(f"{name}: {error.detail}{remedy}") from error
 
 
 def _asked(

@@ -14,7 +14,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.layout import ShardNumbers, SplitStates
 from tfrecorder.format.manifest import Manifest
 from tfrecorder.format.plan import Plan, PlanKind
-from tfrecorder.output.directory import names_in, not_tidy, remove_leftovers
+from tfrecorder.output.directory import names_in, remove_leftovers
 from tfrecorder.output.staging import Files, list_folders
 from tfrecorder.reading.commits import Commit, commit_numbers, stored_card
 from tfrecorder.writing.public_files import class_files, descriptions, lists_as_of, lists_of
@@ -40,7 +40,7 @@ def finish(
     try:
         left = _follow(output_dir, plan, manifest, row_lists)
     except (OSError, storage.UnreadableError, UnreachableError) as error:
-        left = not_tidy(output_dir, str(error).rstrip("."))
+        left = f"{output_dir} is not tidied up: {str(error).rstrip('.')}."
     return left and f"{left} The dataset is committed and whole, and the next call tries again."
 
 
