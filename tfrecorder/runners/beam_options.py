@@ -128,9 +128,8 @@ def beam_flags(options: ConvertOptions) -> list[str]:
     for name, value in (options.runner_options or {}).items():
         written = _written(parser, name, value)
         reason = refusal(name, value, runner)
-        option = parser._option_string_actions.get(f"--{name}")
-        first = given.setdefault(getattr(option, "dest", name), name)
-        if first != name and type(option).__name__.startswith("_Store"):  # and not into a list
+        first = given.setdefault(_one_value_of(parser, name), name)
+        if first != name:
             reason = reason or f"{first} says it too; give one of them."
         try:
             if name == "help" or parser.parse_known_args(written)[1]:
@@ -152,6 +151,16 @@ def beam_flags(options: ConvertOptions) -> list[str]:
     except ValueError as fault:
         raise OptionError.of("runner_options", ..., str(fault)) from fault
     return flags
+
+
+def _one_value_of(parser: Any, name: str) -> str:
+    """What Beam calls the value of an option, under any of its names; the name, if it is a list.
+
+    argparse tells it by a private name alone (seen in Python 3.10 to 3.14); without that, no two
+    names are one.
+    """
+    action: Any = getattr(parser, "_option_string_actions", {}).get(f"--{name}")
+    return str(action.dest) if type(action).__name__.startswith("_Store") else name
 
 
 def _raise_fault(message: str) -> None:
