@@ -417,7 +417,7 @@ print(open_files() - before)
 """
 
 
-@pytest.mark.parametrize("more", [(), (1,)])
+@pytest.mark.parametrize("more", [(1,), pytest.param((), marks=pytest.mark.slow)])
 def test_readers_keep_half_of_the_files_open_at_most(more: tuple[int, ...]) -> None:
     tfrecorder.convert(photo_frame(60, split="TRAIN"), "out", num_shards=60, progress=False)
     done = run("-c", OPENS_MANY, "64", *map(str, more))

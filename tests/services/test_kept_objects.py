@@ -155,7 +155,7 @@ def names_of_all(gcs: Gcs, name: str, held: str = "") -> tuple[list[str], str]:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("name", slow_but([("update",)], OPERATIONS))
+@pytest.mark.parametrize("name", slow_but([("convert",)], OPERATIONS))
 def test_after_the_commit_nothing_fails(gcs: Gcs, name: str) -> None:
     expected, said = names_of_all(gcs, name)
     assert not said
