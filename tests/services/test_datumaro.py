@@ -17,14 +17,15 @@ import numpy as np
 import pytest
 from helpers.annotation_cases import picture
 from PIL import Image as Pictures
-from support import invoke, public_files, skip_without
+from support import invoke, public_files
 
 import tfrecorder
-from tfrecorder.errors import OptionError, RejectedError, SourceError
+from tfrecorder.errors import OptionError, RejectedError, SourceError, is_installed
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow]
 
-skip_without("datumaro")
+if not is_installed("datumaro"):
+    pytest.skip("datumaro is not installed", allow_module_level=True)
 
 
 def put(path: str, text: str) -> None:
