@@ -107,13 +107,19 @@ def test_masks_go_where_the_pixels_go_when_images_are_written_smaller(fit: str) 
     check_records("out")
 
 
+def coloured(mask: Pictures.Image) -> None:
+    pixels = np.asarray(mask.convert("RGB")).copy()
+    pixels[0, 0] = 1, 2, 1
+    Pictures.fromarray(pixels).save("bad.png")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
         (lambda mask: mask.resize((10, 10)).save("bad.png"), "mask_size: mask_uri has 10 x 10"),
         (lambda mask: mask.save("bad.png", "JPEG"), "mask_format: mask_uri is a JPEG"),
-        (lambda mask: mask.convert("RGB").save("bad.png"), "mask_channels: mask_uri has pixels of"),
+        (coloured, "mask_channels: mask_uri has colours, not one number a pixel"),
         (lambda mask: None, "not_found: mask_uri 'bad.png'"),
     ],
 )

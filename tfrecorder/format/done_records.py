@@ -24,7 +24,7 @@ _SUMMED = (
 
 #: What older manifests lack: it is left out if it is empty, so that theirs are made again as they
 #: were.
-_WRITTEN_IF_NOT_EMPTY = ("reduced", "beside_bytes", "fingerprints")
+_WRITTEN_IF_NOT_EMPTY = ("reduced", "beside_bytes", "fingerprints", "levels")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +90,8 @@ class DoneRecord(Counts):
         beside: the CRC32Cs of the shard's index and table, by these names.
         beside_bytes: their sizes; none in manifests of form 4, which do not count fingerprints.
         classes: how many records have each class of the only column with classes, by its integer.
+        levels: of each column of masks, how many pixels have each value, as text; "" stands for
+            masks whose values are not known.
     """
 
     plan: str
@@ -100,6 +102,7 @@ class DoneRecord(Counts):
     beside: dict[str, int] = field(default_factory=dict)
     beside_bytes: dict[str, int] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
+    levels: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def to_json(self) -> builtins.bytes:
         return seal(self.values(), "own_crc32c")

@@ -10,15 +10,16 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image as Pictures
 
 from tfrecorder.core.threads import Room
+from tfrecorder.images import png
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.header import Header, Reject
-from tfrecorder.images.pixels import picture
+from tfrecorder.images.pixels import Encoded, decode_in_full, picture, samples_of
 from tfrecorder.images.reencode import TURNS_BACK, encoded
 from tfrecorder.images.transform import Geometry, transform_mask, turned
 from tfrecorder.schema.fields import Field
@@ -293,14 +294,33 @@ def mask_plane(
     return plane_of(image, True) if is_other else plane
 
 
+#: How many pixels of a mask have each value, by the value as text; "" stands for those that are not
+#: known.
+Levels = Mapping[str, int]
+
+
+class StoredMask(NamedTuple):
+    """A mask as a record holds it.
+
+    Attributes:
+        data: its PNG.
+        levels: of its pixels.
+        is_of_colours: it came with colours, whose channels are equal.
+    """
+
+    data: bytes
+    levels: Levels
+    is_of_colours: bool
+
+
 def stored_mask(
     field: Field,
     mask: CheckedImage,
     of: Placed,
     plane: Plane,
     room: Room,
-) -> bytes:
-    """The PNG of a mask: its own bytes wherever its pixels are the classes, unchanged.
+) -> StoredMask:
+    """A mask: its own bytes wherever its pixels are the classes, unchanged.
 
     Args:
         plane: what its pixels are of.
@@ -322,35 +342,45 @@ def stored_mask(
             f"{field.column} has {mask.width} x {mask.height} pixels, "
             f"the image {image.width} x {image.height}",
         )
-    is_in_place = of.change is None and plane.orientation == 1
-    if mask.channels == 1 and "depth" not in mask.reduced and is_in_place:
-        return mask.data
     with room(mask.width * mask.height * 8):
         try:
-            opened = picture(mask.data)
+            samples = samples_of(mask.data)
         except ValueError as error:
             raise Reject("convert", "damaged", f"{field.column}: {error}") from None
-        if opened.mode not in ("1", "L", "P", "I;16"):
-            raise Reject(
-                "check",
-                "mask_channels",
-                f"{field.column} has pixels of the mode {opened.mode}, not one number each",
-            )
-        return encoded(_placed_mask(_classes(opened, field), of, plane), "PNG")
+        is_in_place = of.change is None and plane.orientation == 1
+        stored = _placed_mask(Pictures.fromarray(_classes(samples, field)), of, plane)
+        is_kept = is_in_place and mask.channels == 1 and mask.data[png.DEPTH_AT] == 8
+        data = mask.data if is_kept else encoded(stored, "PNG")
+        return StoredMask(data, _levels(stored), samples.shape[2] > 1)
 
 
-def _classes(opened: Pictures.Image, field: Field) -> Pictures.Image:
-    """Pixels of 8 bits: of a palette its numbers, which decoders would turn into colours."""
-    pixels = np.asarray(opened)
-    if opened.mode == "1":
-        pixels = pixels.astype(np.uint8) * 255  # as decoders show it
-    if pixels.max(initial=0) > 255:
-        raise Reject(
-            "check",
-            "mask_channels",
-            f"{field.column} has classes beyond 255: {pixels.max()}",
-        )
-    return Pictures.fromarray(pixels.astype(np.uint8))
+def _classes(samples: np.ndarray, field: Field) -> np.ndarray:
+    """Pixels of 8 bits: of colours the one number that all channels have."""
+    alpha = samples[:, :, 3:] if samples.shape[2] > 2 else samples[:, :, 1:]
+    colours = samples[:, :, : samples.shape[2] - alpha.shape[2]]
+    classes = samples[:, :, 0]
+    fault = ""
+    if (colours != classes[:, :, None]).any():
+        fault = "has colours, not one number a pixel; save the classes as grey levels"
+    elif (alpha != np.iinfo(samples.dtype).max).any():
+        fault = "has transparency, not one number a pixel; save the classes as grey levels"
+    elif classes.max(initial=0) > 255:
+        fault = f"has classes beyond 255: {classes.max()}"
+    if fault:
+        raise Reject("check", "mask_channels", f"{field.column} {fault}")
+    return classes.astype(np.uint8)
+
+
+def _levels(mask: Pictures.Image) -> Levels:
+    return {str(value): count for value, count in enumerate(mask.histogram()) if count}
+
+
+def levels_of(data: Encoded) -> Levels:
+    """The values of a mask in a record, as readers see them."""
+    try:
+        return _levels(Pictures.fromarray(decode_in_full(data, 1)[:, :, 0]))
+    except ValueError:
+        return {"": 1}
 
 
 def placed_boxes(

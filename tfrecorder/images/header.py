@@ -354,6 +354,7 @@ REDUCED = {
     "of its own",
     "appended": "with data behind the picture, such as a phone's video, which the records keep: "
     "strip the metadata to cut them off",
+    "mask": "given as masks of colours, whose channels are equal: one of them is stored",
     "cmyk": "in CMYK, turned into RGB without its profile: convert them to sRGB first",
     "profile": "with a colour profile other than sRGB, which training does not apply: convert "
     "them to sRGB first",

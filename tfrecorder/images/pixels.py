@@ -134,6 +134,15 @@ def picture(data: Encoded) -> Image.Image:
     return _in_words(_picture, data)
 
 
+def samples_of(data: Encoded) -> np.ndarray:
+    """The numbers of a PNG's pixels as it holds them; see `png.samples`.
+
+    Raises:
+        ValueError: it cannot be decoded.
+    """
+    return _in_words(png.samples, data)
+
+
 def _picture(data: bytes) -> Image.Image:
     kind = sniff(data)
     if kind == "png":

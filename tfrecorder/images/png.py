@@ -36,6 +36,9 @@ from tfrecorder.images.header import (
     unsupported,
 )
 
+#: The place of the byte that states the bits of a channel.
+DEPTH_AT = 24
+
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 _GRAY = 0
@@ -419,6 +422,9 @@ _OTHER_MODES = {
     (_RGBA, 16): ("RGBA", "RGBA;16B"),
 }
 
+#: By what Pillow multiplies the levels of few bits.
+_SCALES = {(_GRAY, 2): 85, (_GRAY, 4): 17}
+
 _COLOUR_TYPES = {1: _GRAY, 2: _GRAY_ALPHA, 3: _RGB, 4: _RGBA}
 _FILTER_UP = 2  # the filter that stores what differs from the row above
 
@@ -463,6 +469,22 @@ def decode_deep(data: bytes) -> np.ndarray:
         return pixels[:, :, None]
     lower = _decoded(frame, image_data, _MODES[frame.color] + ";16L")
     return pixels << 8 | np.asarray(lower)
+
+
+def samples(data: bytes) -> np.ndarray:
+    """The numbers of a PNG's pixels as it holds them, of [height, width, channels].
+
+    Those of a palette are its indices; grey levels of 1, 2 and 4 bits are not scaled, and those of
+    16 are whole.
+
+    Raises:
+        Reject, ValueError: as `decode`.
+    """
+    frame = _read_frame(data, sys.maxsize)
+    if frame.depth == 16:
+        return decode_deep(data)
+    pixels = np.asarray(decode(data), np.uint8)
+    return np.atleast_3d(pixels // _SCALES.get((frame.color, frame.depth), 1))
 
 
 def _pixels_in(data: bytes) -> tuple[_PngFrame, _Walk, bytes | memoryview]:

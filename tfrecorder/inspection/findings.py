@@ -21,7 +21,7 @@ from tfrecorder.inspection.gather import Gathered
 from tfrecorder.inspection.record_values import RecordView
 from tfrecorder.inspection.rendering import source_row
 from tfrecorder.inspection.sheets import contrary_boxes, whole_boxes
-from tfrecorder.reading.info import summed
+from tfrecorder.reading.info import mask_words, summed
 
 #: The least difference between two shares that counts: of one class, and of the images up to some
 #: value.
@@ -240,6 +240,8 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
         yield Remark(f"{images} {words}: {spelled('apply_exif', True)} does.", "images")
     for words in reduced_in_words(info.reduced).values():
         yield Remark(f"{words}.", "images")
+    for words in mask_words(info.statistics):
+        yield Remark(f"{words}.", "masks")
 
 
 def _pictures(gathered: Gathered) -> Iterator[Remark]:

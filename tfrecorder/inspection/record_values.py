@@ -313,7 +313,9 @@ def _edges_left(grey: np.ndarray) -> float | None:
 
 
 def lay_mask(shown: Image.Image, mask: bytes) -> Image.Image:
-    """A picture with a mask over it: each class has a colour, except 0 and 255, which mean none.
+    """A picture with a mask over it: each class has a colour, except 0, which means none.
+
+    So does 255 beside other classes.
 
     Args:
         shown: RGB.
@@ -328,7 +330,8 @@ def lay_mask(shown: Image.Image, mask: bytes) -> Image.Image:
     colours = np.array(PALETTE, dtype=np.float32)[(classes.astype(np.int64) - 1) % len(PALETTE)]
     under = np.asarray(shown, dtype=np.float32)
     mixed = under * (1 - _MASK_SHARE) + colours * _MASK_SHARE
-    seen = ((classes > 0) & (classes < 255))[..., None]
+    seen = (classes > 0) & (classes < 255)
+    seen = (seen if seen.any() else classes > 0)[..., None]
     return Image.fromarray(np.where(seen, mixed, under).astype(np.uint8))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +22,7 @@ from tfrecorder.display.tables import (
 )
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.done_records import DoneRecord, add_up
+from tfrecorder.format.done_records import DoneRecord, DoneRecords, add_up
 from tfrecorder.format.manifest import losses_in_words
 from tfrecorder.format.plan import Shape
 from tfrecorder.format.summary import NOT_STORED, UPRIGHT
@@ -35,12 +35,15 @@ from tfrecorder.reading.commits import Commit, all_done, commits, opened_commit,
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.shard_tables import reject_counts
-from tfrecorder.schema.fields import Field, class_field, image_of, primary_image
+from tfrecorder.schema.fields import Field, class_field, image_of, of_kind, primary_image
 from tfrecorder.schema.kinds import Image, Mask, ValueKind
-from tfrecorder.schema.statistics import merged
+from tfrecorder.schema.statistics import Statistics, merged
 
 #: How many of the most frequent values the printed table shows; programs get ten.
 SHOWN_VALUES = 3
+
+#: How many values of masks it shows; programs get all.
+SHOWN_LEVELS = 12
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,7 @@ def column_tables(
         (name, split, stats)
         for name, of_splits in statistics.items()
         for split, stats in of_splits.items()
+        if "shares" not in stats
     ]
     absent = ["missing"] if any("missing" in stats for *_, stats in described) else []
     numbers = [["numbers", "split", "count", *absent, "min", "max", "mean", "std"]]
@@ -115,7 +119,33 @@ def column_tables(
         else:
             wanted = (stats.get(what) for what in ("min", "max", "mean", "std"))
             numbers.append([*cells, *map(_number, wanted)])
-    return [table for table in (kinds, numbers, values) if len(table) > 1]
+    return [table for table in (kinds, numbers, values, mask_table(statistics)) if len(table) > 1]
+
+
+def mask_table(statistics: Mapping[str, Any]) -> list[list[str]]:
+    """The values of masks in each split with the shares of their pixels, below a heading."""
+    table = [["masks", "split", "pixels", "distinct", "values and shares"]]
+    for name, of_splits in statistics.items():
+        for split, stats in of_splits.items():
+            if shares := stats.get("shares"):
+                shown = [f"{value}: {shares[value]:.2%}" for value in [*shares][:SHOWN_LEVELS]]
+                shown += ["…"] if len(shares) > SHOWN_LEVELS else []
+                counts = [f"{stats['count']:,}", str(len(shares))]
+                table.append([one_line(name), split, *counts, ", ".join(shown)])
+    return table
+
+
+def mask_words(statistics: Mapping[str, Any]) -> list[str]:
+    """A sentence on each column of masks whose only values are 0 and 255."""
+    words = []
+    for column, of_splits in statistics.items():
+        levels = {level for stats in of_splits.values() for level in stats.get("shares", ())}
+        if 255 in levels <= {0, 255}:
+            words.append(
+                f"{column} has only the values 0 and 255: for a loss, 255 is no second class, and "
+                "often means to leave a pixel out; `mask // 255` makes it 1"
+            )
+    return words
 
 
 def _most_frequent(stats: Mapping[str, Any]) -> str:
@@ -192,7 +222,8 @@ class DatasetInfo(Report):
         statistics: of the source, by column and split.  Numbers have count, min, max, mean and
             std; other columns have count, distinct and the most frequent values; both have missing,
             the rows that got the default and are not in the others, if there are any.  Boxes have
-            those of their edges, area and number under names such as "boxes x_min".
+            those of their edges, area and number under names such as "boxes x_min".  Masks, as they
+            are stored, have count, of pixels, and shares, of each value that occurs.
         columns: the kind, type and shape of each, by name.
         generations: by number, what each added: records, shards and bytes; empty for datasets of
             other tools.
@@ -360,6 +391,8 @@ class DatasetInfo(Report):
             single = f"image carries {words}"
             yield "orientation", counted(self.oriented, single, f"images carry {words}")
         yield from reduced_in_words(self.reduced).items()
+        for words in mask_words(self.statistics):
+            yield "masks", words
         if self.unseen:
             yield "near copies", unseen_in_words(self.unseen)
         elif self.unseen is None and self.generations:
@@ -455,8 +488,8 @@ def info(
             card = stored_card(where)
             every = commits(where, opened_commit(where, stored.commit))
         of_each = [add_up(commit.done.values()) for commit in every]
-        done = all_done(every).values()
-        totals = add_up(done)
+        done = all_done(every)
+        totals = add_up(done.values())
         rejects = totals.reasons
         if at is None and rejects:  # a later commit may have won what an earlier one rejected
             rejects = reject_counts(where)
@@ -480,9 +513,12 @@ def info(
         suspects=totals.suspects,
         oriented=totals.oriented,
         reduced=reduced_of(totals.reduced, stored.shapes.values()),
-        unseen=_unseen(stored, done),
+        unseen=_unseen(stored, done.values()),
         options=options,
-        statistics=merged(commit.plan.rows.statistics for commit in every),
+        statistics={
+            **merged(commit.plan.rows.statistics for commit in every),
+            **_of_masks(of_kind(stored.fields, Mask), done),
+        },
         columns=columns_of(stored),
         generations={
             commit.number: SplitInfo(counts.records, len(commit.done), counts.bytes)
@@ -495,6 +531,23 @@ def info(
         not_stored=_noted_in(every, NOT_STORED),
         upright=_noted_in(every, UPRIGHT),
     )
+
+
+def _of_masks(masks: Iterable[Field], done: DoneRecords) -> Statistics:
+    """The statistics of masks in each split, if they are known of all its records."""
+    statistics: Statistics = {}
+    for one in masks:
+        counts = defaultdict[str, Counter[str]](Counter)
+        for shard, record in done.items():
+            if record.records:
+                counts[shard.split].update(record.levels.get(one.column, {"": 1}))
+        for split, levels in counts.items():
+            if "" not in levels:
+                total = levels.total()
+                shares = {int(level): levels[level] / total for level in sorted(levels, key=int)}
+                of_splits = statistics.setdefault(one.column, {})
+                of_splits[split] = {"count": total, "distinct": len(shares), "shares": shares}
+    return statistics
 
 
 def _unseen(stored: StoredDataset, done: Collection[DoneRecord]) -> int | None:

@@ -12,6 +12,7 @@ class Figures(TypedDict, total=False):
     """What the values of a column in a split are like.
 
     Numbers that are not finite are not among the count; `top` has values, each with its count.
+    Of masks, `count` is that of their pixels, and `shares` has the share of each value.
     """
 
     count: int
@@ -22,6 +23,7 @@ class Figures(TypedDict, total=False):
     std: float
     distinct: int
     top: list[list[str | int]]
+    shares: dict[int, float]
 
 
 #: By column and split.

@@ -151,7 +151,6 @@ class Tables:
         """
         fields = self.fields
         is_damaged = shard in self.damaged
-        images = [one for one in fields if isinstance(one.kind, kinds.Image)]
         wanted = list(planned_features(fields))
         known = [] if is_damaged else self._stored_rows(shard)
         rejected = [row for row in known if row.values[REJECT_OF.reason]]
@@ -172,7 +171,7 @@ class Tables:
                     row.values[RECORD_OF.warning] = self.warnings.get(number, "")
                     row.values.update(self._places(plan, row, record))
                 parts = frame([data])
-                outcome = loaded(row, parts, record, images, row.text(RECORD_OF.warning))
+                outcome = loaded(row, parts, record, fields, row.text(RECORD_OF.warning))
                 if is_damaged or shard in self.other:
                     _put_back(row, fields, outcome.images)
                 if is_damaged:

@@ -23,15 +23,16 @@ from tfrecorder.format.layout import CHANGE, COPY_OF, MADE, READ, REDUCED, SAME,
 from tfrecorder.format.plan import Plan, PlanKind, PlannedRow
 from tfrecorder.format.tfrecord import frame, shifted_crc, unframe
 from tfrecorder.images import jpeg, png
+from tfrecorder.images.boxes_and_masks import levels_of
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.output.staging import row_blocks
 from tfrecorder.reading.commits import all_done, commit_of, commits
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.dataset_files import read_in_words
 from tfrecorder.reading.record_bytes import MOST_TOGETHER, OpenFiles, damaged_record
-from tfrecorder.schema.fields import Field, with_validators
+from tfrecorder.schema.fields import Field, of_kind, with_validators
 from tfrecorder.schema.keys import SOURCE_ID
-from tfrecorder.schema.kinds import FILES, File, Image
+from tfrecorder.schema.kinds import FILES, File, Image, Mask
 from tfrecorder.writing.rows import (
     FileReader,
     KeyedImages,
@@ -46,7 +47,7 @@ def loaded(
     row: PlannedRow,
     parts: list[bytes],
     features: Parsed,
-    images: Sequence[Field],
+    fields: Sequence[Field],
     warning: str,
 ) -> Loaded:
     """A row whose record is already written.
@@ -54,10 +55,13 @@ def loaded(
     Args:
         parts: the framed record.
         features: its values.
-        images: the columns of images.
+        fields: of the dataset.
         warning: of the decoder; "" if there is none.
     """
-    stored = [(field.key, _image(field, features)) for field in images]
+    stored = [(field.key, _image(field, features)) for field in of_kind(fields, Image)]
+    levels = {}
+    for field in of_kind(fields, Mask):
+        levels[field.column] = levels_of(bytes(features[field.encoded_key][0]))
     if stored:
         key, first = stored[0]
         stored[0] = key, first._replace(warning=warning or None)
@@ -67,6 +71,7 @@ def loaded(
         parts=parts,
         size=sum(map(len, parts)),
         input_bytes=sum(len(image.data) for _, image in stored),
+        levels=levels,
     )
 
 
@@ -122,6 +127,7 @@ class RowChanger(RowLoader):
         super().__init__(plan, room, reader)
         self._directory = directory
         self._opened = OpenFiles()
+        self._fields = plan.fields
         self._kept = [field for field in plan.fields if isinstance(field.kind, (Image, File))]
         # What is kept was checked before.
         unchecked = replace(plan, fields=with_validators(plan.fields))
@@ -176,7 +182,7 @@ class RowChanger(RowLoader):
                 if key in given:
                     given[key] = np.asarray(given[key], kind)
             parts = frame(encode_parts({**features, **given, SOURCE_ID: str(row.row)}))
-        return loaded(row, parts, features, self._images, row.text(COPY_OF.warning))
+        return loaded(row, parts, features, self._fields, row.text(COPY_OF.warning))
 
     def _shard_of(self, row: PlannedRow) -> ShardFile:
         return ShardFile(os.path.join(self._directory, row.text(COPY_OF.file)), None, 0)
@@ -259,7 +265,9 @@ def old_shard(
     crcs = rows.column(COPY_OF.crc32c)
     if of_shard is None or of_shard.rows != len(rows) or crcs.null_count:
         return None
-    if (rows.column(CHANGE).to_numpy() == READ).any():
+    # Of masks that are read again the levels may be others than those of the shard.
+    read_again = [READ, MADE] if of_shard.levels else [READ]
+    if np.isin(rows.column(CHANGE).to_numpy(), read_again).any():
         return None
     all_sizes = rows.column(COPY_OF.size).to_numpy()
     places = np.flatnonzero(all_sizes >= 0)

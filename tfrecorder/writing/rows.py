@@ -19,6 +19,7 @@ from tfrecorder.format.layout import BASE, REJECT_OF, is_fact
 from tfrecorder.format.plan import Plan, PlannedRow
 from tfrecorder.format.tfrecord import frame
 from tfrecorder.images.boxes_and_masks import (
+    Levels,
     Placed,
     Size,
     mask_plane,
@@ -50,6 +51,7 @@ class Loaded(NamedTuple):
         input_bytes: the size of the images' files.
         retries: how many extra attempts reading them took.
         sources: of the files that were read.
+        levels: of its masks, by their columns.
     """
 
     row: PlannedRow
@@ -59,6 +61,7 @@ class Loaded(NamedTuple):
     input_bytes: int
     retries: int = 0
     sources: Sources = MappingProxyType({})
+    levels: Mapping[str, Levels] = MappingProxyType({})
 
 
 class Rejected(NamedTuple):
@@ -149,6 +152,7 @@ class _Row:
         placed: its images, by the key of their columns.
         sources: of the files that were read.
         retries: how many extra attempts reading them took.
+        levels: of its masks, by their columns.
     """
 
     def __init__(
@@ -161,6 +165,7 @@ class _Row:
         self.placed: dict[str, Placed] = {}
         self.sources: dict[str, OfFile] = {}
         self.retries = 0
+        self.levels: dict[str, Levels] = {}
 
     def read(self, field: Field) -> bytes:
         """The bytes of the file of a column.
@@ -277,6 +282,7 @@ class RowLoader:
             input_bytes=sum(size or 0 for size, *_ in row.sources.values()),
             retries=row.retries,
             sources=row.sources,
+            levels=row.levels,
         )
 
     def _add_images(self, row: _Row) -> None:
@@ -306,8 +312,10 @@ class RowLoader:
             mask = self._checked(field, row)
             placed = row.placed[of.key]
             plane = mask_plane(field, mask, placed.source)
-            row.features[field.encoded_key] = stored_mask(field, mask, placed, plane, self._room)
-            row.note(of.key, plane.words)
+            stored = stored_mask(field, mask, placed, plane, self._room)
+            row.note(of.key, (*plane.words, "mask") if stored.is_of_colours else plane.words)
+            row.levels[field.column] = stored.levels
+            row.features[field.encoded_key] = stored.data
             row.features[f"{field.key}/format"] = "png"
 
     def _add_files(self, row: _Row) -> None:

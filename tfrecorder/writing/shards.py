@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -214,6 +214,7 @@ class Tally:
         self.formats: Counter[str] = Counter()
         self.reduced: Counter[str] = Counter()
         self.classes: Counter[int] = Counter()
+        self.levels: dict[str, Counter[str]] = defaultdict(Counter)
         self.shapes: dict[str, Extremes] = {}
         self.sides: Extremes = ()
         self.records = self.suspects = self.oriented = self.input_bytes = self.fingerprints = 0
@@ -233,6 +234,8 @@ class Tally:
             key = self._label_key
             for number in [row.number(key)] if self._has_one else {*row.numbers(key)}:
                 self.classes[number] += 1
+        for column, levels in outcome.levels.items():
+            self.levels[column].update(levels)
         unseen = [word for _, image in outcome.images for word in image.reduced]
         self.reduced.update(unseen)
         crc = 0
@@ -307,6 +310,8 @@ class Tally:
         self.formats = Counter(old.formats)
         self.reasons = Counter(old.reasons)
         self.reduced = Counter(old.reduced)
+        for column, levels in old.levels.items():
+            self.levels[column].update(levels)
         for key, extremes in old.shapes.items():
             self.shapes[key] = tuple(map(tuple, extremes))
         self.sides = tuple(map(tuple, old.sides))
@@ -348,5 +353,6 @@ class Tally:
             fingerprints=self.fingerprints,
             beside=self.beside,
             beside_bytes=self.beside_bytes,
+            levels={column: dict(levels) for column, levels in self.levels.items()},
             classes={str(n): self.classes[n] for n in sorted(self.classes) if n != NO_LABEL},
         )
