@@ -223,7 +223,8 @@ def test_an_image_that_was_made_again_gets_the_ending_of_what_it_is() -> None:
     ("to", "words"),
     [
         ("coco", "to='coco': it holds boxes, and this dataset has none; give 'csv'."),
-        ("yolo", "to='yolo': give one of 'coco', 'csv', 'folder', 'webdataset'."),
+        ("yolo", "to='yolo': it holds boxes, and this dataset has none; give 'csv'."),
+        ("voc", "to='voc': give one of 'coco', 'csv', 'folder', 'webdataset', 'yolo'."),
     ],
 )
 def test_what_a_form_cannot_hold_is_refused(out: Path, to: str, words: str) -> None:

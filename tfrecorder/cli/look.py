@@ -327,7 +327,7 @@ def card(
     type=click.Choice(FORMS),
     required=True,
     help="What to write. coco: COCO's JSON; csv: a CSV and a schema; folder: split/label/file; "
-    "webdataset: tar files. Each with the images.",
+    "webdataset: tar files; yolo: Ultralytics' data.yaml. Each with the images.",
 )
 @click.option(
     "--image-format",

@@ -1,4 +1,4 @@
-"""`export`: a dataset in a form of other tools, with its images byte for byte unless asked.
+"""`export`: a dataset in a form of other tools, with its images byte for byte.
 
     columns, names ──► shard by shard: images, or an archive ──► annotations, written last
 
@@ -15,35 +15,33 @@ import itertools
 import json
 import os
 import re
-import sys
 import tarfile
-import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.core.option import OneOf, spelled
+from tfrecorder.core.option import OneOf
 from tfrecorder.core.threads import cores, map_at_once
 from tfrecorder.display.bars import is_shown, record_bar
-from tfrecorder.display.tables import Report, counted, counts_in_words
+from tfrecorder.display.tables import Report, counted
 from tfrecorder.errors import OptionError, OutputError
+from tfrecorder.exports import yolo
 from tfrecorder.format import layout
-from tfrecorder.format.csv_cells import csv_of, to_csv
-from tfrecorder.images.check import check_image, format_of
-from tfrecorder.images.pixels import shape_of
-from tfrecorder.images.transform import Transform, transform_image, without_metadata
+from tfrecorder.images.boxes_and_masks import area_of, in_pixels
+from tfrecorder.images.check import format_of
+from tfrecorder.images.pixels import orientation_of, shape_of
 from tfrecorder.inspection.record_values import encoded_of
-from tfrecorder.options.keywords import COCO, CSV, FOLDER, FORMS, IMAGE_FORMATS, WEBDATASET, Path
+from tfrecorder.options.keywords import COCO, CSV, FOLDER, FORMS, WEBDATASET, YOLO, Path
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
 from tfrecorder.reading.frame import one_row_a_box, read_rows, table_of
 from tfrecorder.reading.record_set import open_stored
-from tfrecorder.schema import keys
 from tfrecorder.schema.fields import (
     Field,
     class_field,
@@ -56,12 +54,12 @@ from tfrecorder.schema.fields import (
 from tfrecorder.schema.kinds import (
     Boxes,
     Bytes,
-    Image,
     Kind,
     Label,
     Number,
     Schema,
     Split,
+    Text,
     columns_of,
 )
 from tfrecorder.schema.schema_file import write_schema
@@ -77,24 +75,17 @@ _JPEG = (".jpg", ".jpeg", ".jpe", ".jfif")
 #: Arrays and numbers of NumPy are lists and numbers.
 _JSON = json.JSONEncoder(ensure_ascii=False, default=lambda array: array.tolist())
 
-#: A part of a path that every file system and every tool takes: no name of a device of Windows, no
-#: dot or space at its end, and of the signs of ASCII only these.
-_PART = (
-    r"(?!(?:con|prn|aux|nul|com\d|lpt\d)(?![^./]))"
-    r"[\w\xa1-\U0010ffff][\w ()+,=@.\xa1-\U0010ffff-]*(?<![ .])"
-)
-_SAFE = re.compile(f"(?:{_PART}/)*{_PART}", re.IGNORECASE)
-
-#: File systems take parts of 255 bytes; an ending may follow.
-_MOST_BYTES = 240
-
-#: The file that says which image has a name of its own, and the tables of a CSV and of a folder.
-_NAMES = "names.csv"
-_CSV_FILES = ("dataset.csv", "schema.yaml")
-_METADATA = "metadata.parquet"
+#: Paths that every file system and every tool takes.
+_SAFE = re.compile(r"(?:\w[\w ()+,=@.-]*/)*\w[\w ()+,=@.-]*")
 
 #: What COCO says of a box, by the names of our columns, as its source has them.
 _OF_BOXES = {"area": "area", "is_crowd": "iscrowd"}
+
+#: The column with the ids that images had in COCO.
+_IMAGE_ID = "image_id"
+
+#: The forms that hold boxes; images are below the folder `images`.
+_WITH_BOXES = (COCO, YOLO)
 
 #: The columns of the records of each split, as `table_of` gives them.
 Tables = Mapping[str, pd.DataFrame]
@@ -109,7 +100,7 @@ class Exported(Report):
         to: the form.
         records: how many there are in it.
         left_out: the columns that the form has no place for.
-        notes: what else is not as in the dataset, or not as a reader expects it, in sentences.
+        notes: what else the form holds in another way.
     """
 
     output_dir: str
@@ -123,62 +114,46 @@ class Exported(Report):
 
     def _notes(self) -> list[str]:
         words = f"left out, as {self.to} has no place for them: {', '.join(self.left_out)}"
-        return [words, *self.notes] if self.left_out else [*self.notes]
+        return [*([words] if self.left_out else []), *self.notes]
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A shard to write.
-
-    Attributes:
-        number: of the shard in its split.
-        first: the number of its first record.
-        names: of its records, with their uris.
-        columns: of files, as `file_columns`.
-        form: the format of its images; "keep" leaves them as they are.
-    """
+    """A shard to write: its records from number `first` of their split on, and their names."""
 
     stored: StoredDataset
     split: str
     shard: ShardFile
-    number: int
     first: int
     table: pd.DataFrame
-    names: Mapping[str, str]
-    columns: Mapping[str, str]
-    form: str
+    names: list[str]
 
     def records(self) -> Iterator[tuple[str, dict[str, bytes]]]:
         """The name of each record, and its images by their columns."""
         stored = self.stored
-        fields = [field for field in file_fields(stored.fields) if field.column in self.columns]
+        fields = file_fields(self.stored.fields)
         wanted = {key for field in fields for key in (field.encoded_key, *field.size_keys)}
         record = tuple(feature for feature in stored.record if feature.key in wanted)
         alone = dataclasses.replace(stored, splits={self.split: (self.shard,)}, record=record)
         rows = read_rows(alone, [self.split], "bytes")
         for name, (_, row) in zip(self.names, rows, strict=True):
-            images = {}
-            for field in fields:
-                if data := encoded_of(row, field.encoded_key, stored):
-                    is_image = isinstance(field.kind, Image)
-                    images[field.column] = in_format(data, self.form) if is_image else data
-            yield name, images
+            images = {f.column: encoded_of(row, f.encoded_key, stored) for f in fields}
+            yield name, {column: data for column, data in images.items() if data}
 
 
 class Written(NamedTuple):
     """What was written of one record.
 
     Attributes:
-        files: the path of each image, below the folder of images, by the name of its column; in
-            an archive what follows the number of the record.
-        height, width: of the first one; 0 without any.
-        uri: of the first one, if it is not called so.
+        files: the path of each image, below the folder of images, by the name of its column.
+        height, width: of the first one, as it is stored; 0 where they are not needed.
+        orientation: that of EXIF, likewise 1.
     """
 
     files: Mapping[str, str]
     height: int = 0
     width: int = 0
-    uri: str = ""
+    orientation: int = 1
 
 
 def export(
@@ -186,7 +161,6 @@ def export(
     output_dir: Path,
     to: str,
     *,
-    image_format: str = "keep",
     at: int | None = None,
     progress: bool | None = None,
 ) -> Exported:
@@ -198,11 +172,9 @@ def export(
         directory: what `convert` wrote.
         output_dir: a new or empty folder.
         to: "coco": `annotations/instances_SPLIT.json` over `images/`; "csv": `dataset.csv` with
-            `schema.yaml`, which `convert` reads back; "folder": `split/label/file`, with a table
-            for Hugging Face's `imagefolder`; "webdataset": an archive for each shard, with the
-            members `jpg` or `png`, `json` and `cls`.
-        image_format: "jpeg" or "png" encodes images of another format in it, for readers that want
-            one; "keep" leaves all as they are.
+            `schema.yaml`, which `convert` reads back; "folder": `split/label/file`; "webdataset":
+            an archive for each shard, with the members `jpg` or `png`, `json` and `cls`; "yolo":
+            `data.yaml` over `images/` and `labels/`, as Ultralytics reads it.
         at: as for `load`.
         progress: as for `convert`.
 
@@ -215,16 +187,12 @@ def export(
         >>> tfrecorder.export("out", "flowers_coco", to="coco")  # doctest: +SKIP
     """
     require(OneOf(*FORMS), to=to)
-    require(OneOf(*IMAGE_FORMATS), image_format=image_format)
     out = storage.given_path(output_dir)
     stored = open_stored(directory, at)
     without = left_out(stored, to)
     tables = {split: table_of(stored, split) for split in stored.splits}
-    if image_format == "jpeg" and any(field.depth == 16 for field in stored.fields):
-        words = "it holds 8 bits a channel, and this dataset has images of 16; give 'png'."
-        raise OptionError.of("image_format", image_format, words)
     names = file_names(stored, tables, to)
-    columns = file_columns(stored, without)
+    names = yolo.names_of(names) if to == YOLO else names
     of = storage.absolute(stored.directory)
     records = sum(map(len, tables.values()))
     with (
@@ -232,8 +200,7 @@ def export(
         storage.failing_as(OutputError, out),
         record_bar(is_shown(progress)) as stage,
     ):
-        asked = {"to": to, "image_format": image_format, "at": at}
-        _begin(out, {**asked, "of": of, "commit": stored.note})
+        _begin(out, {"to": to, "of": of, "commit": stored.note, "at": at})
         written = {*storage.files_below(out)}
         advance = stage("writing", records)
 
@@ -242,18 +209,10 @@ def export(
             advance(len(part.names))
             return made
 
-        parts = _parts(stored, tables, names, columns, image_format)
-        images = list(itertools.chain.from_iterable(map_at_once(work, parts, cores())))
-        files = annotation_files(stored, tables, images, to)
+        every = map_at_once(work, _parts(stored, tables, names), cores())
+        images = list(itertools.chain.from_iterable(every))
         notes = list[str]()
-        if to == WEBDATASET:
-            notes += _of_archives(images)
-        elif own := [image for image in images if image.uri]:
-            pairs = [(next(iter(image.files.values())), image.uri) for image in own]
-            files[_NAMES] = to_csv([("file", "uri"), *pairs]).encode()
-            count = counted(len(own), "image")
-            notes.append(f"named otherwise than their uris: {count}; {_NAMES} has both")
-        storage.publish_all(out, files)
+        storage.publish_all(out, annotation_files(stored, tables, images, to, notes))
         storage.remove(out, layout.PRIVATE)
     return Exported(out, to, records, tuple(without), tuple(notes))
 
@@ -261,28 +220,13 @@ def export(
 def _parts(
     stored: StoredDataset,
     tables: Tables,
-    names: Mapping[str, Mapping[str, str]],
-    columns: Mapping[str, str],
-    form: str,
+    names: dict[str, list[str]],
 ) -> Iterator[_Part]:
     for split, shards in stored.splits.items():
         ends = itertools.accumulate((shard.records or 0 for shard in shards), initial=0)
-        places = zip(shards, itertools.pairwise(ends), strict=True)
-        of_split = [*names[split].items()]
-        for number, (shard, (first, end)) in enumerate(places):
+        for shard, (first, end) in zip(shards, itertools.pairwise(ends), strict=True):
             rows = tables[split].iloc[first:end]
-            of_part = dict(of_split[first:end])
-            yield _Part(
-                stored,
-                split,
-                shard,
-                number,
-                first=first,
-                table=rows,
-                names=of_part,
-                columns=columns,
-                form=form,
-            )
+            yield _Part(stored, split, shard, first, rows, names[split][first:end])
 
 
 def _begin(out: str, mark: dict[str, Any]) -> None:
@@ -304,31 +248,24 @@ def _place(
     written: set[str],
 ) -> list[Written]:
     """Write the images of a part that are not there."""
-    folder = "images/" if to == COCO else ""
+    folder = "images/" if to in _WITH_BOXES else ""
     images = []
     for name, pictures in part.records():
-        files = dict[str, str]()
-        size = (0, 0)
+        image = Written({})
         for column, data in pictures.items():
             endings = _endings(data)
-            size = size if files or to != COCO else shape_of(data)
-            path = name if name.lower().endswith(endings) else f"{name}{endings[0]}"
-            folder_of = part.columns[column]
-            files[column] = path = f"{folder_of}/{path}" if folder_of else path
+            is_whole = name.lower().endswith(endings) and to != YOLO
+            path = name if is_whole else f"{name}{endings[0]}"
+            path = f"{column}/{path}" if image.files else path
+            if not image.files and to in _WITH_BOXES:
+                image = Written({}, *shape_of(data), orientation_of(data))
+            image = image._replace(files={**image.files, column: path})
             if f"{folder}{path}" not in written:
                 storage.publish_bytes(out, f"{folder}{path}", data)
-        uri = part.names[name]
-        images.append(Written(files, *size, uri if files and name != uri else ""))
+            if to == YOLO:
+                break  # the trainer takes every image
+        images.append(image)
     return images
-
-
-def in_format(data: bytes, form: str) -> bytes:
-    """An image in a format, its pixels as they are stored, with its orientation."""
-    if form in ("keep", format_of("", data)):
-        return data
-    image = check_image(data, "header", sys.maxsize)
-    wanted = Transform(size=None, resize="stretch", format=form, quality=95, upright=False)
-    return without_metadata(transform_image(image, wanted)[0]).data
 
 
 def _endings(data: bytes) -> tuple[str, ...]:
@@ -343,16 +280,13 @@ def _archive(
     written: set[str],
 ) -> list[Written]:
     """Write a part as an archive in the form of WebDataset, unless it is there."""
-    name = f"{part.split.lower()}-{part.number:05d}.tar"
-    if name in written:
-        with open(os.devnull, "wb") as nowhere:
-            return _write_archive(part, nowhere)
-    made = list[Written]()
-    storage.publish_by(out, name, lambda file: made.extend(_write_archive(part, file)))
-    return made
+    name = os.path.basename(part.shard.path).partition(".")[0] + ".tar"
+    if name not in written:
+        storage.publish_by(out, name, partial(_write_archive, part))
+    return []
 
 
-def _write_archive(part: _Part, file: BinaryIO) -> list[Written]:
+def _write_archive(part: _Part, file: BinaryIO) -> None:
     buffered = io.BufferedWriter(file, 2**20)
     labels = class_field(part.stored.fields)
     without = left_out(part.stored, WEBDATASET)
@@ -360,36 +294,20 @@ def _write_archive(part: _Part, file: BinaryIO) -> list[Written]:
     column = labels.column if labels and isinstance(labels.kind, Label) else ""
     classes = {name: number for number, name in enumerate((labels and labels.names) or ())}
     records = zip(rows, part.records(), strict=True)
-    made = []
     for number, (values, (_, pictures)) in enumerate(records, part.first):
-        files = dict[str, str]()
-        members = {}
-        for name, data in pictures.items():
-            ending = _endings(data)[0][1:]
-            word = part.columns[name]
-            files[name] = f"{word}.{ending}" if word else ending
-            members[files[name]] = data
+        members = {
+            f"{f'{name}.' if place else ''}{_endings(data)[0][1:]}": data
+            for place, (name, data) in enumerate(pictures.items())
+        }
         members["json"] = as_json(values)
         if column in values:
             members["cls"] = str(classes.get(values[column], values[column])).encode()
         for ending, data in members.items():
             head = _tar_header(f"{number:08d}.{ending}", len(data))
             buffered.writelines((head, data, bytes(-len(data) % tarfile.BLOCKSIZE)))
-        made.append(Written(files))
     buffered.write(bytes(2 * tarfile.BLOCKSIZE))
     buffered.flush()
     buffered.detach()
-    return made
-
-
-def _of_archives(images: Sequence[Written]) -> list[str]:
-    """What a reader of archives must know of their members."""
-    kinds = Counter(" and ".join(image.files.values()) for image in images)
-    if len(kinds) < 2:
-        return []
-    words = f"members differ: {counts_in_words(kinds, 4)}; readers want the same of each record"
-    is_format = len({len(image.files) for image in images}) == 1
-    return [f"{words}: {spelled('image_format', 'png')}" if is_format else words]
 
 
 def _tar_header(name: str, size: int) -> bytes:
@@ -420,7 +338,7 @@ def left_out(stored: StoredDataset, to: str) -> list[str]:
     image = primary_file(stored.fields)
     boxes = boxes_in(stored)
     label = class_field(stored.fields)
-    if to == COCO and boxes is None:
+    if to in _WITH_BOXES and boxes is None:
         raise OptionError.of("to", to, "it holds boxes, and this dataset has none; give 'csv'.")
     is_label = label is not None and isinstance(label.kind, Label) and not label.is_unlabelled
     if to == FOLDER and not is_label:
@@ -429,119 +347,51 @@ def left_out(stored: StoredDataset, to: str) -> list[str]:
             to,
             "its folders are labels, and this dataset has not one column of them; give 'csv'.",
         )
-    kept = {COCO: (image, boxes), FOLDER: (image, label)}.get(to)
+    kept = {COCO: (image, boxes), FOLDER: (image, label), YOLO: (image, boxes)}.get(to)
     if kept is None:
         return [field.column for field in of_kind(stored.fields, Bytes)]
-    of_boxes = _kept_of_boxes(stored) if to == COCO else set()
-    return [f.column for f in stored.fields if f not in kept and f.column not in of_boxes]
-
-
-class Names:
-    """Names of files below a folder, of which no two are one file on any machine.
-
-    Neither case nor the form of an accent tells two names apart, nor does a last ending, which may
-    come or go; and no file has the name of a folder.
-    """
-
-    def __init__(self, *reserved: str) -> None:
-        self._files = {*map(_same, reserved)}
-        self._near = {*self._files}
-
-    def choose(self, name: str, other: str) -> str:
-        """This name, or the other with nothing or a number in its braces; no other file has it."""
-        for number in itertools.count():
-            own = _same(name)
-            folders = itertools.accumulate(own.split("/")[:-1], "{}/{}".format)
-            paths = {own, *folders}
-            near = paths.union(os.path.splitext(path)[0] for path in paths)
-            if is_safe(name) and own not in self._near and self._files.isdisjoint(near):
-                break
-            name = other.format(f"_{number}" if number else "")
-        self._files.add(own)
-        self._near |= near
-        return name
-
-
-def _same(name: str) -> str:
-    """A name as file systems compare it that know no case."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
-
-
-def is_safe(name: str) -> bool:
-    """Whether every file system and every tool takes this path."""
-    longest = max(name.encode().split(b"/"), key=len)
-    return len(longest) <= _MOST_BYTES and name.isprintable() and bool(_SAFE.fullmatch(name))
-
-
-def file_columns(stored: StoredDataset, without: Sequence[str] = ()) -> dict[str, str]:
-    """A word for each column of files, for a folder or a member of an archive; all differ.
-
-    The one that gives the records their names has none.
-    """
-    names = Names()
-    first = primary_file(stored.fields)
-    words = {}
-    for field in file_fields(stored.fields):
-        if field.column not in without:
-            word = re.sub(r"[^\w-]+", "_", field.column)
-            words[field.column] = "" if field == first else names.choose(word, "column{}")
-    return words
+    others = {*_kept_of_boxes(stored), _image_ids_in(stored)} if to == COCO else set()
+    return [f.column for f in stored.fields if f not in kept and f.column not in others]
 
 
 def file_names(
     stored: StoredDataset,
     tables: Tables,
     to: str,
-) -> dict[str, dict[str, str]]:
-    """The path of each record's first file, its ending aside, with its uri, by split.
+) -> dict[str, list[str]]:
+    """The path of each record's first file, its ending aside, by split.
 
-    It is the uri, as far as that is a safe path and differs from all others, else a number.  Of
-    absolute uris it is what follows their common folder, below a label the last part of it.
+    They are the uris, as far as these are paths that differ, else numbers.
 
     Raises:
         OptionError: a label cannot name a folder.
     """
     image = primary_file(stored.fields)
-    label = class_field(stored.fields) if to == FOLDER else None
-    uris = {split: _texts_of(table, image) for split, table in tables.items()}
-    labels = {split: _texts_of(table, label) for split, table in tables.items()}
-    every = [*itertools.chain.from_iterable(uris.values())]
-    # It is cut at a slash.
-    common = os.path.commonprefix((min(every, default=""), max(every, default="")))  # noqa: RUF071
-    common = common[: common.rfind("/") + 1]
-    is_absolute = common.startswith("/") or "://" in common
+    label = class_field(stored.fields)
+    numbers = {
+        split: [f"{split.lower()}/{number:08d}" for number in table.index]
+        for split, table in tables.items()
+    }
+    if to == FOLDER and label is not None:
+        labels = {split: table[label.column].astype(str) for split, table in tables.items()}
+        for name in {name for of_split in labels.values() for name in of_split.unique()}:
+            if "/" in name or not _SAFE.fullmatch(name):
+                raise OptionError.of("to", to, f"{name!r} is no name of a folder; give 'csv'.")
+        made = {}
+        for split, of_split in labels.items():
+            pairs = zip(numbers[split], of_split, strict=True)
+            made[split] = [path.replace("/", f"/{name}/") for path, name in pairs]
+        return made
+    if image is None or any(image.column not in table for table in tables.values()):
+        return numbers
+    uris = {split: table[image.column].tolist() for split, table in tables.items()}
+    names = [uri for of_split in uris.values() for uri in of_split]
+    different = {name.lower() for name in names} | {f"{name.lower()}.png" for name in names}
     # The folders of the export itself, and of the other images of a record.
-    words = filter(None, file_columns(stored).values())
-    names = Names(layout.PRIVATE, _NAMES, *_CSV_FILES, *words)
-    made = dict[str, dict[str, str]]()
-    for split, of_split in uris.items():
-        made[split] = {}
-        folder = split.lower()
-        if label is not None:
-            _refuse_labels({*labels[split]})
-        for number, (name, uri) in enumerate(zip(labels[split], of_split, strict=True)):
-            path = uri.removeprefix(common) if is_absolute else uri
-            other = f"{folder}{{0}}/{number:08d}{{0}}"
-            if label is not None:
-                path = f"{folder}/{name}/{os.path.basename(path)}"
-                other = f"{folder}/{name}/{number:08d}{{}}"
-            made[split][names.choose(path, other)] = uri
-    return made
-
-
-def _texts_of(table: pd.DataFrame, field: Field | None) -> list[str]:
-    """The values of a column of a split, as text; empty where the table has none."""
-    is_there = field is not None and field.column in table
-    return [*map(str, table[field.column])] if field and is_there else [""] * len(table)
-
-
-def _refuse_labels(labels: Iterable[str]) -> None:
-    """Raise an OptionError for a label that is no name of a folder, or that of another one."""
-    known = Counter(map(_same, (_METADATA, *labels)))
-    for name in labels:
-        if "/" in name or not is_safe(name) or known[_same(name)] > 1:
-            words = f"{name!r} is no name of a folder of its own on every machine; give 'csv'."
-            raise OptionError.of("to", FOLDER, words)
+    others = {layout.PRIVATE, *(field.column for field in file_fields(stored.fields))}
+    is_fit = all(map(_SAFE.fullmatch, names)) and len(different) == 2 * len(names)
+    is_fit = is_fit and others.isdisjoint(name.partition("/")[0] for name in names)
+    return uris if is_fit else numbers
 
 
 def annotation_files(
@@ -549,20 +399,20 @@ def annotation_files(
     tables: Tables,
     images: Sequence[Written],
     to: str,
+    notes: list[str],
 ) -> dict[str, bytes]:
-    """The files that say what the images of all records are, by their paths."""
+    """The files that say what the images of all records are, by their paths.
+
+    Args:
+        notes: what they hold in another way is added.
+    """
     if to == CSV:
         return _csv(stored, pd.concat(tables.values(), ignore_index=True), images)
-    if to == FOLDER:
-        return _metadata(images)
-    left = iter(images if to == COCO else ())
-    return {
-        f"annotations/instances_{split.lower()}.json": as_json(
-            _coco(stored, table, list(itertools.islice(left, len(table))))
-        )
-        for split, table in tables.items()
-        if to == COCO
-    }
+    if to not in _WITH_BOXES:
+        return {}
+    left = iter(images)
+    records = {split: [*itertools.islice(left, len(table))] for split, table in tables.items()}
+    return (_coco_files if to == COCO else _yolo_files)(stored, tables, records, notes)
 
 
 def as_json(value: Any) -> bytes:
@@ -570,44 +420,144 @@ def as_json(value: Any) -> bytes:
     return _JSON.encode(value).encode()
 
 
+#: The records of each split.
+_Records = Mapping[str, Sequence[Written]]
+
+
+def _yolo_files(
+    stored: StoredDataset,
+    tables: Tables,
+    records: _Records,
+    notes: list[str],
+) -> dict[str, bytes]:
+    """`data.yaml`, and a text file for each image, empty for one without objects."""
+    kind, names = _boxes_and_classes(stored)
+    classes = {name: number for number, name in enumerate(names)}
+    counts = Counter[str]()
+    files = {}
+    for split, table in tables.items():
+        of_records = _objects(stored, table, records[split])
+        for record, objects in zip(records[split], of_records, strict=True):
+            (image,) = record.files.values()
+            files[f"labels/{os.path.splitext(image)[0]}.txt"] = yolo.lines_of(
+                objects,
+                classes,
+                (record.width, record.height),
+                record.orientation,
+                kind.masks is not None,
+                counts,
+            )
+    notes += [f"{counted(count, 'object')} {words}" for words, count in counts.items() if count]
+    if "VALIDATION" not in tables:
+        notes.append("data.yaml has no images for `val`, which Ultralytics trains with")
+    return {**files, "data.yaml": yolo.config(tables, names)}
+
+
+def _coco_files(
+    stored: StoredDataset,
+    tables: Tables,
+    records: _Records,
+    notes: list[str],
+) -> dict[str, bytes]:
+    """COCO's instances of each split."""
+    ids = _image_ids(stored, tables, notes)
+    return {
+        f"annotations/instances_{split.lower()}.json": as_json(
+            _coco(stored, table, records[split], ids)
+        )
+        for split, table in tables.items()
+    }
+
+
+def _boxes_and_classes(stored: StoredDataset) -> tuple[Boxes, Sequence[str]]:
+    """The boxes of a dataset that has some, and the names of their classes."""
+    field = boxes_in(stored)
+    assert field is not None
+    assert isinstance(field.kind, Boxes)
+    names = (field.class_names or ())[field.kind.background_class :]
+    return field.kind, names if field.kind.label else ("object",)
+
+
+def _objects(
+    stored: StoredDataset,
+    table: pd.DataFrame,
+    records: Sequence[Written],
+) -> list[list[yolo.Object]]:
+    """The objects of each record of a split."""
+    kind, _ = _boxes_and_classes(stored)
+    edges = [*kind.columns]
+    kept = [*_kept_of_boxes(stored)]
+    names = [*columns_of("", kind), *kept]
+    flat = table[names].explode(names).dropna(subset=edges)
+    sizes = np.array([(record.width, record.height) * 2 for record in records]).reshape(-1, 4)
+    boxes = flat[edges].to_numpy(float) * (sizes[flat.index] if kind.unit == "fraction" else 1)
+    nothing = [None] * len(flat)
+    labels = flat[kind.label].astype(str) if kind.label else ["object"] * len(flat)
+    masks = flat[kind.masks] if kind.masks else nothing
+    given: list[Any] = flat[kept].rename(columns=_OF_BOXES).to_dict("records")
+    objects: list[list[yolo.Object]] = [[] for _ in records]
+    for place, label, box, mask, more in zip(flat.index, labels, boxes, masks, given, strict=True):
+        width, height = sizes[place, :2].tolist()
+        pixels = in_pixels(mask, width, height, kind.unit)
+        objects[place].append(yolo.Object(label, box, pixels, more))
+    return objects
+
+
+def _image_ids_in(stored: StoredDataset) -> str | None:
+    """The column with the ids of images, if they are texts or whole numbers."""
+    kinds = [field.kind for field in stored.fields if field.column == _IMAGE_ID]
+    whole = [kind for kind in kinds if getattr(kind, "dtype", "int64") == "int64"]
+    is_one = any(isinstance(kind, (Number, Text)) and kind.shape == () for kind in whole)
+    return _IMAGE_ID if is_one else None
+
+
+def _image_ids(
+    stored: StoredDataset,
+    tables: Tables,
+    notes: list[str],
+) -> Iterator[Any]:
+    """The ids of all images: those of their source, each once, else from 1 in each split."""
+    if _image_ids_in(stored) is None:
+        return itertools.chain.from_iterable(range(1, len(one) + 1) for one in tables.values())
+    given = pd.concat([table[_IMAGE_ID] for table in tables.values()])
+    again = given.duplicated()
+    if again.any():
+        clashes = counted(int(again.sum()), "image")
+        notes.append(f"{clashes} had the id of another: they have new ids")
+    taken = {*given}
+    of_type = int if pd.api.types.is_integer_dtype(given) else str
+    unused = (number for number in map(of_type, itertools.count(1)) if number not in taken)
+    pairs = zip(given.tolist(), again, strict=True)
+    return (next(unused) if is_again else number for number, is_again in pairs)
+
+
 def _coco(
     stored: StoredDataset,
     table: pd.DataFrame,
     records: Sequence[Written],
+    image_ids: Iterator[Any],
 ) -> dict[str, Any]:
-    """COCO's instances of one split; images and annotations count from 1."""
-    field = boxes_in(stored)
+    """COCO's instances of one split; categories and annotations count from 1."""
     image = primary_image(stored.fields)
-    assert field is not None
     assert image is not None
-    kind: Any = field.kind
-    start = 0 if kind.background_class else 1
-    names = field.class_names or () if kind.label else ("object",)
-    ids = {name: number + start for number, name in enumerate(names) if number + start}
+    _, names = _boxes_and_classes(stored)
+    ids = {name: number for number, name in enumerate(names, 1)}
     images = []
     made = list[dict[str, Any]]()
-    columns = [table[name] for name in kind.columns]
-    labels = table[kind.label] if kind.label else [["object"] * len(boxes) for boxes in columns[0]]
-    for number, (record, *edges, of_boxes) in enumerate(
-        zip(records, *columns, labels, strict=True),
-        1,
-    ):
+    for record, objects in zip(records, _objects(stored, table, records), strict=True):
+        number = next(image_ids)
         size = {"width": record.width, "height": record.height}
         images.append({"id": number, "file_name": record.files[image.column], **size})
-        unit = (record.width, record.height) * 2 if kind.unit == "fraction" else (1, 1, 1, 1)
-        corners = np.round(np.array(edges, float).T * unit, 3)
-        for (x, y, right, lower), label in zip(corners.tolist(), of_boxes, strict=True):
+        for one in objects:
+            x, y, right, lower = np.round(one.box, 3).tolist()
             box = [x, y, round(right - x, 3), round(lower - y, 3)]
-            where = {"id": len(made) + 1, "image_id": number, "category_id": ids[str(label)]}
-            made.append({**where, "bbox": box, "area": box[2] * box[3], "iscrowd": 0})
-    if kind.masks:
-        masks = (cell for of_record in table[kind.masks] for cell in of_record)
-        for annotation, cell in zip(made, masks, strict=True):
-            annotation["segmentation"] = json.loads(cell)
-    for name in _kept_of_boxes(stored):
-        values = (value for of_record in table[name] for value in np.asarray(of_record).tolist())
-        for annotation, value in zip(made, values, strict=True):
-            annotation[_OF_BOXES[name]] = value
+            where = {"id": len(made) + 1, "image_id": number, "category_id": ids[one.label]}
+            more = {"area": box[2] * box[3], "iscrowd": 0, **one.given}
+            if one.mask is not None:
+                more["segmentation"] = one.mask
+                if "area" not in one.given:
+                    more["area"] = area_of(one.mask, record.height, record.width)
+            made.append({**where, "bbox": box, **more})
     categories = [{"id": number, "name": name} for name, number in ids.items()]
     return {"images": images, "annotations": made, "categories": categories}
 
@@ -616,19 +566,6 @@ def _kept_of_boxes(stored: StoredDataset) -> set[str]:
     """Those of `_OF_BOXES` that this dataset has."""
     fields = (field for field in stored.fields if field.column in _OF_BOXES)
     return {f.column for f in fields if isinstance(f.kind, Number) and f.kind.of}
-
-
-def _metadata(images: Sequence[Written]) -> dict[str, bytes]:
-    """The table of each split for readers that want one: file and label."""
-    paths = [path.split("/", 2) for image in images for path in image.files.values()]
-    frame = pd.DataFrame(paths, columns=["split", "label", "name"])
-    frame[keys.FILE_NAME] = frame["label"] + "/" + frame["name"]
-    files = {}
-    for split, rows in frame.groupby("split"):
-        # No CSV: who reads that makes 7 of 007, and nothing of NA.
-        table = rows[[keys.FILE_NAME, "label"]].to_parquet(index=False)
-        files[f"{split}/{_METADATA}"] = table
-    return files
 
 
 def _csv(
@@ -651,8 +588,8 @@ def _csv(
     for name, column in frame.items():
         if any(isinstance(cell, (list, np.ndarray)) for cell in column):
             frame = frame.assign(**{str(name): [as_json(cell).decode() for cell in column]})
-    texts = csv_of(frame, exact=True), write_schema(Schema(kinds))
-    return dict(zip(_CSV_FILES, map(str.encode, texts), strict=True))
+    text = frame.to_csv(index=False)
+    return {"dataset.csv": text.encode(), "schema.yaml": write_schema(Schema(kinds)).encode()}
 
 
 def _named(field: Field) -> Any:

@@ -169,8 +169,6 @@ def stored_object_masks(
     Raises:
         Reject: a mask is of another size than the image, or a polygon far beyond it.
     """
-    from pycocotools import mask as masks
-
     assert isinstance(field.kind, Boxes)
     width, height = plane.pixels
     unit = field.kind.unit
@@ -178,11 +176,9 @@ def stored_object_masks(
         raise Reject("check", "mask_size", f"{field.masks_key}: {fault}")
     drawn = []
     for text in segmentations:
-        value = _in_pixels(text, plane, unit)
+        value = in_pixels(text, plane, unit)
         with room(height * width * 4 + int(_EDGE_BYTES * _length(value))):
-            rle = masks.frPyObjects(value, height, width)
-            rle = masks.merge(rle) if isinstance(rle, list) else rle
-            mask = Pictures.fromarray(masks.decode(rle))
+            mask = Pictures.fromarray(_drawn(value, height, width))
             if mask.size != plane.pixels:
                 mask = mask.resize(plane.pixels, Pictures.Resampling.NEAREST)
             drawn.append(encoded(_placed_mask(mask, of, plane), "PNG"))
@@ -200,7 +196,29 @@ def _placed_mask(
     return mask if of.change is None else transform_mask(mask, of.change)
 
 
-def _in_pixels(
+def _drawn(
+    value: Any,
+    height: int,
+    width: int,
+) -> np.ndarray:
+    """The mask of polygons in pixels, or of RLE: 1 where it is, 0 elsewhere."""
+    from pycocotools import mask as masks
+
+    rle = masks.frPyObjects(value, height, width)
+    drawn: np.ndarray = masks.decode(masks.merge(rle) if isinstance(rle, list) else rle)
+    return drawn
+
+
+def area_of(
+    value: Any,
+    height: int,
+    width: int,
+) -> int:
+    """How many pixels polygons in pixels, or RLE, cover."""
+    return int(_drawn(value, height, width).sum())
+
+
+def in_pixels(
     text: str | None,
     plane: Plane,
     unit: str,
@@ -232,7 +250,7 @@ def segmentation_faults(
     """
     width, height = plane.pixels
     for number, text in enumerate(masks):
-        value = _in_pixels(text, plane, unit)
+        value = in_pixels(text, plane, unit)
         image = f"{width} x {height} pixels"
         if isinstance(value, dict) and value["size"] != [*reversed(plane.size)]:
             size = " x ".join(map(str, reversed(value["size"])))

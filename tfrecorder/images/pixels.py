@@ -198,3 +198,19 @@ def _shape_of(data: bytes) -> Shape:
         width, height = _picture(data).size
         return height, width
     return (jpeg if kind == "jpeg" else png).read_header(data, None)[:2]
+
+
+def orientation_of(data: Encoded) -> int:
+    """The EXIF orientation of an encoded image; 1 of formats other than JPEG and PNG.
+
+    Raises:
+        ValueError: it has no header.
+    """
+    return int(_in_words(_orientation_of, data))
+
+
+def _orientation_of(data: bytes) -> int:
+    kind = sniff(data)
+    if kind in _OTHERS:
+        return 1
+    return (jpeg if kind == "jpeg" else png).read_header(data, None).orientation

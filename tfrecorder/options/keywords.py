@@ -21,7 +21,7 @@ else:
     Unpack = None  # which nobody evaluates
 
 
-COCO, CSV, FOLDER, WEBDATASET = FORMS = ("coco", "csv", "folder", "webdataset")
+COCO, CSV, FOLDER, WEBDATASET, YOLO = FORMS = ("coco", "csv", "folder", "webdataset", "yolo")
 #: Of the images of an export.
 IMAGE_FORMATS = ("keep", "jpeg", "png")
 

@@ -42,8 +42,8 @@ from tfrecorder.schema.statistics import Statistics, merged
 #: How many of the most frequent values the printed table shows; programs get ten.
 SHOWN_VALUES = 3
 
-#: How many values of masks it shows; programs get all.
-SHOWN_LEVELS = 12
+#: How many characters of the shares of masks' values it shows; programs get all.
+SHOWN_SHARES = 120
 
 
 @dataclass(frozen=True)
@@ -124,14 +124,13 @@ def column_tables(
 
 def mask_table(statistics: Mapping[str, Any]) -> list[list[str]]:
     """The values of masks in each split with the shares of their pixels, below a heading."""
-    table = [["masks", "split", "pixels", "distinct", "values and shares"]]
+    table = [["masks", "split", "pixels", "values and shares"]]
     for name, of_splits in statistics.items():
         for split, stats in of_splits.items():
-            if shares := stats.get("shares"):
-                shown = [f"{value}: {shares[value]:.2%}" for value in [*shares][:SHOWN_LEVELS]]
-                shown += ["…"] if len(shares) > SHOWN_LEVELS else []
-                counts = [f"{stats['count']:,}", str(len(shares))]
-                table.append([one_line(name), split, *counts, ", ".join(shown)])
+            if "shares" in stats:
+                shares = [f"{value}: {share:.2%}" for value, share in stats["shares"].items()]
+                cells = [one_line(name), split, f"{stats['count']:,}"]
+                table.append([*cells, cut(", ".join(shares), SHOWN_SHARES)])
     return table
 
 
