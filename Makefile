@@ -124,7 +124,7 @@ $(PEERS)/installed: setup.py tfrecorder/version.py benchmarks/requirements.txt
 $(ENGINES)/installed: setup.py tfrecorder/version.py
 	$(PYTHON) -m venv $(ENGINES)
 	$(ENGINES)/bin/python -m pip install --quiet --upgrade pip
-	$(ENGINES)/bin/python -m pip install --quiet --editable ".[dev]" "ray>=2.40" "pyspark>=4" torch torchvision
+	$(ENGINES)/bin/python -m pip install --quiet --editable ".[dev]" "ray>=2.40" "pyspark>=4" torch torchvision ultralytics
 	touch $@
 
 # Apart: Datumaro asks for pandas 2, and for another Arrow than Beam.

@@ -339,8 +339,11 @@ def test_coco_becomes_a_dataset_and_coco_again() -> None:
     source = "in/annotations/instances_train.json"
     Path(source).write_text(json.dumps(document))
     tfrecorder.convert(source, "out", base="in", progress=False)
-    assert tfrecorder.export("out", "coco", to="coco", progress=False).left_out == ("image_id",)
-    assert coco_rows("coco/annotations/instances_train.json") == coco_rows(source)
+    assert tfrecorder.export("out", "coco", to="coco", progress=False).left_out == ()
+    again = "coco/annotations/instances_train.json"
+    assert coco_rows(again) == coco_rows(source)
+    ids = {one["file_name"]: one["id"] for one in json.loads(Path(again).read_text())["images"]}
+    assert ids == {one["file_name"]: one["id"] for one in images}
     for image in images:
         name = image["file_name"]
         assert Path("coco/images", name).read_bytes() == Path("in", name).read_bytes()

@@ -26,6 +26,7 @@ from tfrecorder.sources.objects import (
     MASKS,
     ROW,
     as_numbers,
+    groups_beside,
     has_masks,
     image_columns,
     in_rows,
@@ -155,6 +156,8 @@ def table_of(
         kinds["boxes"] = Boxes(unit="pixel")
         kinds["is_crowd"] = Number(dtype="int64", of="boxes")
         kinds["area"] = Number(of="boxes")
+    folders = [*map(storage.parent, paths), base]
+    columns |= groups_beside(remarks, options, folders, uris)
     return RawTable(
         pd.DataFrame(columns),
         top,

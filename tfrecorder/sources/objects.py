@@ -7,7 +7,9 @@ same image, such as a caption each.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from PIL import Image as Pictures
 
 from tfrecorder import storage
 from tfrecorder.core.text import NotTextError, decoded
-from tfrecorder.display.tables import cut
+from tfrecorder.display.tables import counted, cut
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.format.layout import STATED_OF
 from tfrecorder.images.boxes_and_masks import plane_of
@@ -26,9 +28,11 @@ from tfrecorder.images.reencode import header_of
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Schema
-from tfrecorder.sources.finding import Finding, conflicts
+from tfrecorder.sources.finding import Finding, bad_annotation, conflicts
 from tfrecorder.sources.named_files import in_threads
-from tfrecorder.sources.table import as_objects, in_lists
+from tfrecorder.sources.path_source import Pairs
+from tfrecorder.sources.remarks import Remarks, some_of
+from tfrecorder.sources.table import as_objects, in_lists, nearest_name
 
 #: The column with the polygons or RLE of each object.
 MASKS = "segmentation"
@@ -240,6 +244,56 @@ def grouped(
         else:
             findings.append(conflicts(column.set_axis(codes), codes, repr(by)))
     return rows, first, findings
+
+
+def groups_beside(
+    remarks: Remarks,
+    options: ConvertOptions,
+    folders: Iterable[str],
+    uris: Sequence[str],
+) -> dict[str, Any]:
+    """The column of `split_by`, if it is asked for: a CSV beside the annotations has it.
+
+    Args:
+        folders: where the CSV may be.
+        uris: of all images.
+
+    Raises:
+        OptionError: not one CSV has it beside names of files.
+    """
+    by = options.split_by
+    if by is None:
+        return {}
+    found = {}
+    for path in [f"{one}/{name}" for one in dict.fromkeys(folders) for name in storage.names(one)]:
+        if path.lower().endswith(".csv"):
+            rows = csv.DictReader(io.StringIO(text_of(path)))
+            heading = [*(rows.fieldnames or ())]
+            names = nearest_name(URI_COLUMN, [name for name in heading if name != by])
+            if by in heading and names:
+                found[path] = [(row[names] or "", row[by] or "") for row in rows]
+    if len(found) != 1:
+        words = "one CSV beside the annotations must have it, and a column of file names; it is in"
+        raise OptionError.of("split_by", by, f"{words} {' and '.join(found) or 'none'}.")
+    ((path, pairs),) = found.items()
+    pictures = Pairs(uris)
+    groups: dict[str, str] = {}
+    strange = []
+    for name, group in pairs:
+        uri = pictures.named(name)
+        if not uri:
+            strange.append(name)
+        elif groups.setdefault(uri, group) != group:
+            message = f"{path}: {cut(name)!r} is there with {by} {groups[uri]!r} and {group!r}"
+            remarks.findings.append(bad_annotation(None, by, name, message))
+    if strange:
+        lines = counted(len(strange), "line is", "lines are")
+        remarks.notes.append(f"{path}: {lines} of no image: {some_of(strange)}")
+    lost = [row for row, uri in enumerate(uris) if not groups.get(uri)]
+    values = [uris[row] for row in lost]
+    messages = [f"{path} gives no {by} for {cut(uri)!r}" for uri in values]
+    remarks.findings.append(Finding("bad_annotation", lost, URI_COLUMN, values, messages))
+    return {by: [groups.get(uri, "") for uri in uris]}
 
 
 def files_of(paths: Sequence[str]) -> list[bytes | None]:

@@ -30,6 +30,7 @@ from tfrecorder.sources.objects import (
     MASKS,
     ROW,
     files_of,
+    groups_beside,
     has_masks,
     header_at,
     image_columns,
@@ -119,6 +120,7 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     slack = _slack_of(images, objects)
     boxes, wrong = object_columns(objects, uris, np.ones((len(uris), 2)), slack, lines.place_of)
     remarks.unused(names, objects[LABEL_COLUMN])
+    boxes |= groups_beside(remarks, options, (folder, root), uris)
     return RawTable(
         pd.DataFrame({**image_columns(splits, uris), **boxes}),
         base,
