@@ -90,9 +90,9 @@ def test_what_the_list_lacks_or_says_twice_is_named(form: Callable[[], Path]) ->
     with pytest.raises(ValidationError) as caught:
         tfrecorder.convert("in", "out", split_by="video", progress=False)
     words = str(caught.value)
-    assert f"gives no video for 'images/{NAMES[-1]}'" in words
-    assert f"{NAMES[0]!r} is there with video 'video 0' and 'video 9'" in words
-    assert "video.csv: 1 line is of no image: gone.jpg" in words
+    assert f"gives 'images/{NAMES[-1]}' the video [], where it must give one" in words
+    assert f"gives 'images/{NAMES[0]}' the video ['video 0', 'video 9']" in words
+    assert "video.csv has 1 name of no image: gone.jpg" in words
     assert not Path("out").exists()
 
 

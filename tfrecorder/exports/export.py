@@ -151,9 +151,9 @@ class Written(NamedTuple):
     """
 
     files: Mapping[str, str]
-    height: int = 0
-    width: int = 0
-    orientation: int = 1
+    height: int
+    width: int
+    orientation: int
 
 
 def export(
@@ -251,20 +251,20 @@ def _place(
     folder = "images/" if to in _WITH_BOXES else ""
     images = []
     for name, pictures in part.records():
-        image = Written({})
+        files = dict[str, str]()
+        seen = (0, 0, 1)
         for column, data in pictures.items():
             endings = _endings(data)
             is_whole = name.lower().endswith(endings) and to != YOLO
             path = name if is_whole else f"{name}{endings[0]}"
-            path = f"{column}/{path}" if image.files else path
-            if not image.files and to in _WITH_BOXES:
-                image = Written({}, *shape_of(data), orientation_of(data))
-            image = image._replace(files={**image.files, column: path})
+            if not files and to in _WITH_BOXES:
+                seen = (*shape_of(data), orientation_of(data))
+            files[column] = path = f"{column}/{path}" if files else path
             if f"{folder}{path}" not in written:
                 storage.publish_bytes(out, f"{folder}{path}", data)
             if to == YOLO:
                 break  # the trainer takes every image
-        images.append(image)
+        images.append(Written(files, *seen))
     return images
 
 
@@ -350,7 +350,8 @@ def left_out(stored: StoredDataset, to: str) -> list[str]:
     kept = {COCO: (image, boxes), FOLDER: (image, label), YOLO: (image, boxes)}.get(to)
     if kept is None:
         return [field.column for field in of_kind(stored.fields, Bytes)]
-    others = {*_kept_of_boxes(stored), _image_ids_in(stored)} if to == COCO else set()
+    others = _kept_of_boxes(stored) if to == COCO else set()
+    others |= {_IMAGE_ID} if to == COCO and _has_image_ids(stored) else set()
     return [f.column for f in stored.fields if f not in kept and f.column not in others]
 
 
@@ -503,12 +504,11 @@ def _objects(
     return objects
 
 
-def _image_ids_in(stored: StoredDataset) -> str | None:
-    """The column with the ids of images, if they are texts or whole numbers."""
+def _has_image_ids(stored: StoredDataset) -> bool:
+    """True if the column `_IMAGE_ID` holds texts or whole numbers."""
     kinds = [field.kind for field in stored.fields if field.column == _IMAGE_ID]
-    whole = [kind for kind in kinds if getattr(kind, "dtype", "int64") == "int64"]
-    is_one = any(isinstance(kind, (Number, Text)) and kind.shape == () for kind in whole)
-    return _IMAGE_ID if is_one else None
+    are_one = (isinstance(kind, (Number, Text)) and kind.shape == () for kind in kinds)
+    return any(are_one) and getattr(kinds[0], "dtype", "int64") == "int64"
 
 
 def _image_ids(
@@ -517,7 +517,7 @@ def _image_ids(
     notes: list[str],
 ) -> Iterator[Any]:
     """The ids of all images: those of their source, each once, else from 1 in each split."""
-    if _image_ids_in(stored) is None:
+    if not _has_image_ids(stored):
         return itertools.chain.from_iterable(range(1, len(one) + 1) for one in tables.values())
     given = pd.concat([table[_IMAGE_ID] for table in tables.values()])
     again = given.duplicated()

@@ -63,23 +63,19 @@ def lines_of(
         if one.given.get("iscrowd"):
             counts[_CROWDS] += 1
             continue
-        left, upper, right, lower = one.box
-        corners = np.array([left + upper * 1j, right + upper * 1j, right + lower * 1j])
-        rings = [np.append(corners, left + lower * 1j)]
-        if has_masks:
-            of_mask = rings_of(one.mask)
-            counts[_UNMASKED] += not of_mask
-            counts[_PARTS] += len(of_mask) > 1
-            rings = of_mask or rings
-        points = joined(rings)
+        rings = rings_of(one.mask) if has_masks else []
+        counts[_UNMASKED] += has_masks and not rings
+        counts[_PARTS] += len(rings) > 1
+        corners = one.box[[0, 2, 2, 0]] + one.box[[1, 1, 3, 3]] * 1j
+        points = joined(rings or [corners])
         x = points.real / size[0]
         y = points.imag / size[1]
         # A point is a box without an extent.
         y, x = turned(np.stack([y, x, y, x], 1), orientation)[:, :2].T.clip(0, 1)
         numbers = np.stack([x, y], 1).ravel()
         if not has_masks:
-            middle = [x.min() + x.max(), y.min() + y.max()]
-            numbers = np.array([*middle, np.ptp(x) * 2, np.ptp(y) * 2]) / 2
+            twice = [x.min() + x.max(), y.min() + y.max(), 2 * np.ptp(x), 2 * np.ptp(y)]
+            numbers = np.array(twice) / 2
         words = [f"{number:.9g}" for number in numbers]
         lines.append(f"{classes[one.label]} {' '.join(words)}\n")
     return "".join(lines).encode()

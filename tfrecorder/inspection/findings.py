@@ -240,8 +240,8 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
         yield Remark(f"{images} {words}: {spelled('apply_exif', True)} does.", "images")
     for words in reduced_in_words(info.reduced).values():
         yield Remark(f"{words}.", "images")
-    for words in mask_words(info.statistics):
-        yield Remark(f"{words}.", "masks")
+    for words, is_odd in mask_words(info.statistics).items():
+        yield Remark(f"{words}.", "records", "warning" if is_odd else "note")
 
 
 def _pictures(gathered: Gathered) -> Iterator[Remark]:

@@ -39,7 +39,7 @@ from tfrecorder.options.keywords import Path, PreviewKeywords, Unpack
 from tfrecorder.options.option import require, takes
 from tfrecorder.options.read import PreviewOptions
 from tfrecorder.plan.make_plan import sample_rows
-from tfrecorder.reading.info import info, mask_table
+from tfrecorder.reading.info import info
 from tfrecorder.reading.record_set import open_stored
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources.cells import CellFault, File, file_in, name_of
@@ -236,7 +236,6 @@ def render_page(gathered: Gathered, findings: Sequence[Remark]) -> str:
         sampling=looked_at(gathered),
         findings=findings,
         sections=sections,
-        masks=mask_table(gathered.info.statistics),
         classes=class_table(gathered) if "labels" in sections else None,
         plotted=list(usable),
         plots=image_plots(usable) if usable else [],
@@ -261,7 +260,6 @@ def section_titles(gathered: Gathered) -> dict[str, str]:
         "suspects": "Labels that a model doubts" if gathered.suspects_by_model else None,
         "sheets": "Classes side by side" if gathered.sheets else None,
         "records": "Records",
-        "masks": "Masks" if len(mask_table(gathered.info.statistics)) > 1 else None,
         "images": "Images" if gathered.usable or gathered.unshown else None,
         "boxes": "Boxes" if gathered.boxes else None,
         "duplicates": "Duplicates and leakage",

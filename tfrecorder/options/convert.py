@@ -138,8 +138,8 @@ class ConvertOptions(Options):
     split_by: str | None = content_option(
         None,
         text,
-        "A column, for COCO and YOLO of a CSV beside the annotations: rows with the same value get the "
-        "same split, such as all images of a patient.",
+        "A column, for COCO and YOLO of a CSV beside the annotations: rows with the same value get "
+        "the same split, such as all images of a patient.",
         metavar="COLUMN",
     )
     group_by: str | None = content_option(

@@ -119,31 +119,21 @@ def column_tables(
         else:
             wanted = (stats.get(what) for what in ("min", "max", "mean", "std"))
             numbers.append([*cells, *map(_number, wanted)])
-    return [table for table in (kinds, numbers, values, mask_table(statistics)) if len(table) > 1]
+    return [table for table in (kinds, numbers, values) if len(table) > 1]
 
 
-def mask_table(statistics: Mapping[str, Any]) -> list[list[str]]:
-    """The values of masks in each split with the shares of their pixels, below a heading."""
-    table = [["masks", "split", "pixels", "values and shares"]]
-    for name, of_splits in statistics.items():
-        for split, stats in of_splits.items():
-            if "shares" in stats:
-                shares = [f"{value}: {share:.2%}" for value, share in stats["shares"].items()]
-                cells = [one_line(name), split, f"{stats['count']:,}"]
-                table.append([*cells, cut(", ".join(shares), SHOWN_SHARES)])
-    return table
-
-
-def mask_words(statistics: Mapping[str, Any]) -> list[str]:
-    """A sentence on each column of masks whose only values are 0 and 255."""
-    words = []
+def mask_words(statistics: Mapping[str, Any]) -> dict[str, bool]:
+    """Sentences on the values of masks and their shares of the pixels; True for what looks odd."""
+    words = {}
     for column, of_splits in statistics.items():
-        levels = {level for stats in of_splits.values() for level in stats.get("shares", ())}
+        shares = {split: stats.get("shares", {}) for split, stats in of_splits.items()}
+        levels = set[int]().union(*shares.values())
+        for split in shares if levels else ():
+            shown = ", ".join(f"{value}: {share:.2%}" for value, share in shares[split].items())
+            words[f"{column} in {split}: {cut(shown, SHOWN_SHARES)}"] = False
         if 255 in levels <= {0, 255}:
-            words.append(
-                f"{column} has only the values 0 and 255: for a loss, 255 is no second class, and "
-                "often means to leave a pixel out; `mask // 255` makes it 1"
-            )
+            odd = f"{column} has only the values 0 and 255: for a loss, 255 is no second class, and"
+            words[f"{odd} often means to leave a pixel out; `mask // 255` makes it 1"] = True
     return words
 
 

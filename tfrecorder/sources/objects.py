@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ from tfrecorder.images.reencode import header_of
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Schema
-from tfrecorder.sources.finding import Finding, bad_annotation, conflicts
+from tfrecorder.sources.finding import Finding, conflicts
 from tfrecorder.sources.named_files import in_threads
 from tfrecorder.sources.path_source import Pairs
 from tfrecorder.sources.remarks import Remarks, some_of
@@ -277,23 +278,21 @@ def groups_beside(
         raise OptionError.of("split_by", by, f"{words} {' and '.join(found) or 'none'}.")
     ((path, pairs),) = found.items()
     pictures = Pairs(uris)
-    groups: dict[str, str] = {}
-    strange = []
+    groups = defaultdict[str, set[str]](set)
     for name, group in pairs:
         uri = pictures.named(name)
-        if not uri:
-            strange.append(name)
-        elif groups.setdefault(uri, group) != group:
-            message = f"{path}: {cut(name)!r} is there with {by} {groups[uri]!r} and {group!r}"
-            remarks.findings.append(bad_annotation(None, by, name, message))
-    if strange:
-        lines = counted(len(strange), "line is", "lines are")
-        remarks.notes.append(f"{path}: {lines} of no image: {some_of(strange)}")
-    lost = [row for row, uri in enumerate(uris) if not groups.get(uri)]
-    values = [uris[row] for row in lost]
-    messages = [f"{path} gives no {by} for {cut(uri)!r}" for uri in values]
-    remarks.findings.append(Finding("bad_annotation", lost, URI_COLUMN, values, messages))
-    return {by: [groups.get(uri, "") for uri in uris]}
+        groups[uri].add(group if uri else name)
+    if strange := sorted(groups.pop("", ())):
+        names = counted(len(strange), "name")
+        remarks.notes.append(f"{path} has {names} of no image: {some_of(strange)}")
+    wrong = [row for row, uri in enumerate(uris) if len(groups[uri] - {""}) != 1]
+    messages = []
+    for row in wrong:
+        said = f"the {by} {sorted(groups[uris[row]])}"
+        messages.append(f"{path} gives {cut(uris[row])!r} {said}, where it must give one")
+    values = [uris[row] for row in wrong]
+    remarks.findings.append(Finding("bad_annotation", wrong, URI_COLUMN, values, messages))
+    return {by: [max(groups[uri], default="") for uri in uris]}
 
 
 def files_of(paths: Sequence[str]) -> list[bytes | None]:
