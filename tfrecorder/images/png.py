@@ -483,8 +483,9 @@ def samples(data: bytes) -> np.ndarray:
     frame = _read_frame(data, sys.maxsize)
     if frame.depth == 16:
         return decode_deep(data)
-    pixels = np.asarray(decode(data), np.uint8)
-    return np.atleast_3d(pixels // _SCALES.get((frame.color, frame.depth), 1))
+    pixels = np.atleast_3d(np.asarray(decode(data), np.uint8))
+    scale = _SCALES.get((frame.color, frame.depth))
+    return pixels if scale is None else pixels // scale
 
 
 def _pixels_in(data: bytes) -> tuple[_PngFrame, _Walk, bytes | memoryview]:
