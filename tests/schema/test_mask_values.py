@@ -151,11 +151,11 @@ def test_what_pillow_saves_gives_the_numbers_of_the_array() -> None:
 @pytest.mark.parametrize(
     ("values", "color", "bits", "words"),
     [
-        (channels(classes_of(8), 3), RGB, 8, "has colours"),
-        (channels(classes_of(16), 3), RGB, 16, "has colours"),
-        (channels(classes_of(8), 3, 255), RGBA, 8, "has transparency"),
-        (channels(classes_of(8), 1, 255), GREY_ALPHA, 8, "has transparency"),
-        (channels(classes_of(16), 1, 65535), GREY_ALPHA, 16, "has transparency"),
+        (channels(classes_of(8), 3), RGB, 8, "has colours or transparency"),
+        (channels(classes_of(16), 3), RGB, 16, "has colours or transparency"),
+        (channels(classes_of(8), 3, 255), RGBA, 8, "has colours or transparency"),
+        (channels(classes_of(8), 1, 255), GREY_ALPHA, 8, "has colours or transparency"),
+        (channels(classes_of(16), 1, 65535), GREY_ALPHA, 16, "has colours or transparency"),
         (classes_of(16), GREY, 16, "has classes beyond 255: 256"),
         (channels(classes_of(16), 3), RGB, 16, "has classes beyond 255: 256"),
     ],

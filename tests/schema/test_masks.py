@@ -119,7 +119,7 @@ def coloured(mask: Pictures.Image) -> None:
     [
         (lambda mask: mask.resize((10, 10)).save("bad.png"), "mask_size: mask_uri has 10 x 10"),
         (lambda mask: mask.save("bad.png", "JPEG"), "mask_format: mask_uri is a JPEG"),
-        (coloured, "mask_channels: mask_uri has colours, not one number a pixel"),
+        (coloured, "mask_channels: mask_uri has colours or transparency, not one number"),
         (lambda mask: None, "not_found: mask_uri 'bad.png'"),
     ],
 )

@@ -87,7 +87,7 @@ def rings_of(mask: Any) -> list[np.ndarray]:
         runs = mask["counts"]
         inside = np.arange(len(runs)) % 2 == 1
         return outlines(np.repeat(inside, runs).reshape(mask["size"], order="F"))
-    return [np.array(polygon[0::2]) + np.array(polygon[1::2]) * 1j for polygon in mask or ()]
+    return [np.reshape(polygon, (-1, 2)) @ [1, 1j] for polygon in mask or ()]
 
 
 def outlines(mask: np.ndarray) -> list[np.ndarray]:

@@ -374,14 +374,15 @@ def stored_mask(
 
 def _classes(samples: np.ndarray, field: Field) -> np.ndarray:
     """Pixels of 8 bits: of colours the one number that all channels have."""
-    alpha = samples[:, :, 3:] if samples.shape[2] > 2 else samples[:, :, 1:]
-    colours = samples[:, :, : samples.shape[2] - alpha.shape[2]]
     classes = samples[:, :, 0]
+    is_same = samples == classes[:, :, None]
+    if samples.shape[2] % 2 == 0:  # the last channel is alpha
+        is_same[:, :, -1] = samples[:, :, -1] == np.iinfo(samples.dtype).max
     fault = ""
-    if (colours != classes[:, :, None]).any():
-        fault = "has colours, not one number a pixel; save the classes as grey levels"
-    elif (alpha != np.iinfo(samples.dtype).max).any():
-        fault = "has transparency, not one number a pixel; save the classes as grey levels"
+    if not is_same.all():
+        fault = (
+            "has colours or transparency, not one number a pixel; save the classes as grey levels"
+        )
     elif classes.max(initial=0) > 255:
         fault = f"has classes beyond 255: {classes.max()}"
     if fault:
