@@ -110,3 +110,17 @@ def test_without_one_list_it_is_refused_in_a_line(form: Callable[[], Path]) -> N
     listed(folder)
     with pytest.raises(OptionError, match=r"it is in .*again\.csv and .*video\.csv"):
         tfrecorder.convert("in", "out", split_by="video", progress=False)
+
+
+def test_a_column_of_the_annotations_needs_no_list() -> None:
+    coco()
+    tfrecorder.convert("in", "out", split_by="image_id", progress=False)
+    with pytest.raises(OptionError, match="it is in none"):
+        tfrecorder.convert("in", "other", split_by="video", progress=False)
+
+
+def test_a_list_with_a_wide_cell_is_read() -> None:
+    path = listed(yolo())
+    path.write_text(path.read_text().replace("video 0", "v" * 200_000))
+    result = tfrecorder.convert("in/../in", "out", split_by="video", progress=False)
+    assert "by the 6 values of 'video'" in str(result)

@@ -157,7 +157,7 @@ def table_of(
         kinds["is_crowd"] = Number(dtype="int64", of="boxes")
         kinds["area"] = Number(of="boxes")
     folders = [*map(storage.parent, paths), base]
-    columns |= groups_beside(remarks, options, folders, uris)
+    columns |= groups_beside(remarks, options, folders, columns)
     return RawTable(
         pd.DataFrame(columns),
         top,

@@ -29,6 +29,7 @@ from tfrecorder.images.reencode import header_of
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Schema
+from tfrecorder.sources.automl import wide_fields
 from tfrecorder.sources.finding import Finding, conflicts
 from tfrecorder.sources.named_files import in_threads
 from tfrecorder.sources.path_source import Pairs
@@ -251,32 +252,34 @@ def groups_beside(
     remarks: Remarks,
     options: ConvertOptions,
     folders: Iterable[str],
-    uris: Sequence[str],
+    columns: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The column of `split_by`, if it is asked for: a CSV beside the annotations has it.
 
     Args:
         folders: where the CSV may be.
-        uris: of all images.
+        columns: those of the annotations.
 
     Raises:
         OptionError: not one CSV has it beside names of files.
+        SourceError: a CSV is not sound.
     """
     by = options.split_by
-    if by is None:
+    if by is None or by in columns:
         return {}
     found = {}
     for path in [f"{one}/{name}" for one in dict.fromkeys(folders) for name in storage.names(one)]:
         if path.lower().endswith(".csv"):
-            rows = csv.DictReader(io.StringIO(text_of(path)))
-            heading = [*(rows.fieldnames or ())]
-            names = nearest_name(URI_COLUMN, [name for name in heading if name != by])
-            if by in heading and names:
-                found[path] = [(row[names] or "", row[by] or "") for row in rows]
+            try:
+                if pairs := _pairs_in(text_of(path) or "", by):
+                    found[path] = pairs
+            except csv.Error as error:
+                raise SourceError(f"{path} is not sound CSV: {error}.") from None
     if len(found) != 1:
         words = "one CSV beside the annotations must have it, and a column of file names; it is in"
         raise OptionError.of("split_by", by, f"{words} {' and '.join(found) or 'none'}.")
     ((path, pairs),) = found.items()
+    uris = [*columns[URI_COLUMN]]
     pictures = Pairs(uris)
     groups = defaultdict[str, set[str]](set)
     for name, group in pairs:
@@ -293,6 +296,17 @@ def groups_beside(
     values = [uris[row] for row in wrong]
     remarks.findings.append(Finding("bad_annotation", wrong, URI_COLUMN, values, messages))
     return {by: [max(groups[uri], default="") for uri in uris]}
+
+
+def _pairs_in(text: str, by: str) -> list[tuple[str, str]]:
+    """The name of a file and the value of a column in each row of a CSV; [] if it has not both."""
+    with wide_fields():
+        rows = csv.DictReader(io.StringIO(text))
+        heading = [*(rows.fieldnames or ())]
+        names = nearest_name(URI_COLUMN, [name for name in heading if name != by])
+        if by not in heading or names is None:
+            return []
+        return [(row[names] or "", row[by] or "") for row in rows]
 
 
 def files_of(paths: Sequence[str]) -> list[bytes | None]:

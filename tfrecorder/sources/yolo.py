@@ -120,9 +120,10 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     slack = _slack_of(images, objects)
     boxes, wrong = object_columns(objects, uris, np.ones((len(uris), 2)), slack, lines.place_of)
     remarks.unused(names, objects[LABEL_COLUMN])
-    boxes |= groups_beside(remarks, options, (folder, root), uris)
+    columns = {**image_columns(splits, uris), **boxes}
+    columns |= groups_beside(remarks, options, (_plain(folder), root), columns)
     return RawTable(
-        pd.DataFrame({**image_columns(splits, uris), **boxes}),
+        pd.DataFrame(columns),
         base,
         schema=options.schema or _SCHEMA,
         findings=[*remarks.findings, *wrong],
