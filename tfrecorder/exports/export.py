@@ -1,4 +1,4 @@
-"""`export`: a dataset in a form of other tools, with its images byte for byte.
+"""`export`: a dataset in a form of other tools, with its images byte for byte unless asked.
 
     columns, names ──► shard by shard: images, or an archive ──► annotations, written last
 
@@ -15,33 +15,47 @@ import itertools
 import json
 import os
 import re
+import sys
 import tarfile
+import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.core.option import OneOf
+from tfrecorder.core.option import OneOf, spelled
 from tfrecorder.core.threads import cores, map_at_once
 from tfrecorder.display.bars import is_shown, record_bar
-from tfrecorder.display.tables import Report, counted
+from tfrecorder.display.tables import Report, counted, counts_in_words
 from tfrecorder.errors import OptionError, OutputError
 from tfrecorder.exports import yolo
 from tfrecorder.format import layout
-from tfrecorder.images.boxes_and_masks import area_of, in_pixels
-from tfrecorder.images.check import format_of
+from tfrecorder.format.csv_cells import csv_of, to_csv
+from tfrecorder.images.boxes_and_masks import area_of, in_pixels, stored_plane
+from tfrecorder.images.check import check_image, format_of
 from tfrecorder.images.pixels import orientation_of, shape_of
+from tfrecorder.images.transform import Transform, transform_image, without_metadata
 from tfrecorder.inspection.record_values import encoded_of
-from tfrecorder.options.keywords import COCO, CSV, FOLDER, FORMS, WEBDATASET, YOLO, Path
+from tfrecorder.options.keywords import (
+    COCO,
+    CSV,
+    FOLDER,
+    FORMS,
+    IMAGE_FORMATS,
+    WEBDATASET,
+    YOLO,
+    Path,
+)
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
-from tfrecorder.reading.frame import one_row_a_box, read_rows, table_of
+from tfrecorder.reading.frame import one_row_a_box, read_rows, record_rows, table_of
+from tfrecorder.reading.info import info
 from tfrecorder.reading.record_set import open_stored
+from tfrecorder.schema import keys
 from tfrecorder.schema.fields import (
     Field,
     class_field,
@@ -54,6 +68,7 @@ from tfrecorder.schema.fields import (
 from tfrecorder.schema.kinds import (
     Boxes,
     Bytes,
+    Image,
     Kind,
     Label,
     Number,
@@ -75,8 +90,21 @@ _JPEG = (".jpg", ".jpeg", ".jpe", ".jfif")
 #: Arrays and numbers of NumPy are lists and numbers.
 _JSON = json.JSONEncoder(ensure_ascii=False, default=lambda array: array.tolist())
 
-#: Paths that every file system and every tool takes.
-_SAFE = re.compile(r"(?:\w[\w ()+,=@.-]*/)*\w[\w ()+,=@.-]*")
+#: A part of a path that every file system and every tool takes: no name of a device of Windows, no
+#: dot or space at its end, and of the signs of ASCII only these.
+_PART = (
+    r"(?!(?:con|prn|aux|nul|com\d|lpt\d)(?![^./]))"
+    r"[\w\xa1-\U0010ffff][\w ()+,=@.\xa1-\U0010ffff-]*(?<![ .])"
+)
+_SAFE = re.compile(f"(?:{_PART}/)*{_PART}", re.IGNORECASE)
+
+#: File systems take parts of 255 bytes; an ending may follow.
+_MOST_BYTES = 240
+
+#: The file that says which image has a name of its own, and the tables of a CSV and of a folder.
+_NAMES = "names.csv"
+_CSV_FILES = ("dataset.csv", "schema.yaml")
+_METADATA = "metadata.parquet"
 
 #: What COCO says of a box, by the names of our columns, as its source has them.
 _OF_BOXES = {"area": "area", "is_crowd": "iscrowd"}
@@ -100,7 +128,7 @@ class Exported(Report):
         to: the form.
         records: how many there are in it.
         left_out: the columns that the form has no place for.
-        notes: what else the form holds in another way.
+        notes: what else is not as in the dataset, or not as a reader expects it, in sentences.
     """
 
     output_dir: str
@@ -114,46 +142,64 @@ class Exported(Report):
 
     def _notes(self) -> list[str]:
         words = f"left out, as {self.to} has no place for them: {', '.join(self.left_out)}"
-        return [*([words] if self.left_out else []), *self.notes]
+        return [words, *self.notes] if self.left_out else [*self.notes]
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A shard to write: its records from number `first` of their split on, and their names."""
+    """A shard to write.
+
+    Attributes:
+        number: of the shard in its split.
+        first: the number of its first record.
+        names: of its records, with their uris.
+        columns: of files, as `file_columns`.
+        form: the format of its images; "keep" leaves them as they are.
+    """
 
     stored: StoredDataset
     split: str
     shard: ShardFile
+    number: int
     first: int
     table: pd.DataFrame
-    names: list[str]
+    names: Mapping[str, str]
+    columns: Mapping[str, str]
+    form: str
 
     def records(self) -> Iterator[tuple[str, dict[str, bytes]]]:
         """The name of each record, and its images by their columns."""
         stored = self.stored
-        fields = file_fields(self.stored.fields)
+        fields = [field for field in file_fields(stored.fields) if field.column in self.columns]
         wanted = {key for field in fields for key in (field.encoded_key, *field.size_keys)}
         record = tuple(feature for feature in stored.record if feature.key in wanted)
         alone = dataclasses.replace(stored, splits={self.split: (self.shard,)}, record=record)
         rows = read_rows(alone, [self.split], "bytes")
         for name, (_, row) in zip(self.names, rows, strict=True):
-            images = {f.column: encoded_of(row, f.encoded_key, stored) for f in fields}
-            yield name, {column: data for column, data in images.items() if data}
+            images = {}
+            for field in fields:
+                if data := encoded_of(row, field.encoded_key, stored):
+                    is_image = isinstance(field.kind, Image)
+                    images[field.column] = in_format(data, self.form) if is_image else data
+            yield name, images
 
 
 class Written(NamedTuple):
     """What was written of one record.
 
     Attributes:
-        files: the path of each image, below the folder of images, by the name of its column.
+        files: the path of each image, below the folder of images, by the name of its column; in
+            an archive what follows the number of the record.
         height, width: of the first one, as it is stored; 0 where they are not needed.
         orientation: that of EXIF, likewise 1.
+        uri: of the first one, if it is not called so.
     """
 
     files: Mapping[str, str]
-    height: int
-    width: int
-    orientation: int
+    height: int = 0
+    width: int = 0
+    orientation: int = 1
+    uri: str = ""
 
 
 def export(
@@ -161,6 +207,7 @@ def export(
     output_dir: Path,
     to: str,
     *,
+    image_format: str = "keep",
     at: int | None = None,
     progress: bool | None = None,
 ) -> Exported:
@@ -172,9 +219,12 @@ def export(
         directory: what `convert` wrote.
         output_dir: a new or empty folder.
         to: "coco": `annotations/instances_SPLIT.json` over `images/`; "csv": `dataset.csv` with
-            `schema.yaml`, which `convert` reads back; "folder": `split/label/file`; "webdataset":
-            an archive for each shard, with the members `jpg` or `png`, `json` and `cls`; "yolo":
-            `data.yaml` over `images/` and `labels/`, as Ultralytics reads it.
+            `schema.yaml`, which `convert` reads back; "folder": `split/label/file`, with a table
+            for Hugging Face's `imagefolder`; "webdataset": an archive for each shard, with the
+            members `jpg` or `png`, `json` and `cls`; "yolo": `data.yaml` over `images/` and
+            `labels/`, as Ultralytics reads it.
+        image_format: "jpeg" or "png" encodes images of another format in it, for readers that want
+            one; "keep" leaves all as they are.
         at: as for `load`.
         progress: as for `convert`.
 
@@ -187,12 +237,17 @@ def export(
         >>> tfrecorder.export("out", "flowers_coco", to="coco")  # doctest: +SKIP
     """
     require(OneOf(*FORMS), to=to)
+    require(OneOf(*IMAGE_FORMATS), image_format=image_format)
     out = storage.given_path(output_dir)
     stored = open_stored(directory, at)
     without = left_out(stored, to)
-    tables = {split: table_of(stored, split) for split in stored.splits}
+    moved = _are_moved(stored)
+    tables = {split: table_of(stored, split, on_pixels=moved) for split in stored.splits}
+    if image_format == "jpeg" and any(field.depth == 16 for field in stored.fields):
+        words = "it holds 8 bits a channel, and this dataset has images of 16; give 'png'."
+        raise OptionError.of("image_format", image_format, words)
     names = file_names(stored, tables, to)
-    names = yolo.names_of(names) if to == YOLO else names
+    columns = file_columns(stored, without)
     of = storage.absolute(stored.directory)
     records = sum(map(len, tables.values()))
     with (
@@ -200,7 +255,8 @@ def export(
         storage.failing_as(OutputError, out),
         record_bar(is_shown(progress)) as stage,
     ):
-        _begin(out, {"to": to, "of": of, "commit": stored.note, "at": at})
+        asked = {"to": to, "image_format": image_format, "at": at}
+        _begin(out, {**asked, "of": of, "commit": stored.note})
         written = {*storage.files_below(out)}
         advance = stage("writing", records)
 
@@ -209,24 +265,59 @@ def export(
             advance(len(part.names))
             return made
 
-        every = map_at_once(work, _parts(stored, tables, names), cores())
-        images = list(itertools.chain.from_iterable(every))
+        parts = _parts(stored, tables, names, columns, image_format)
+        images = list(itertools.chain.from_iterable(map_at_once(work, parts, cores())))
         notes = list[str]()
-        storage.publish_all(out, annotation_files(stored, tables, images, to, notes))
+        files = annotation_files(stored, tables, images, to, notes)
+        if to == WEBDATASET:
+            notes += _of_archives(images)
+        elif own := [image for image in images if image.uri]:
+            pairs = [(next(iter(image.files.values())), image.uri) for image in own]
+            files[_NAMES] = to_csv([("file", "uri"), *pairs]).encode()
+            count = counted(len(own), "image")
+            notes.append(f"named otherwise than their uris: {count}; {_NAMES} has both")
+        storage.publish_all(out, files)
         storage.remove(out, layout.PRIVATE)
     return Exported(out, to, records, tuple(without), tuple(notes))
+
+
+def _are_moved(stored: StoredDataset) -> bool:
+    """Whether the source's boxes may be of other pixels than those that are written."""
+    boxes = [field for field in stored.fields if isinstance(field.kind, Boxes)]
+    if any(getattr(field.kind, "upright", False) for field in boxes):
+        return True
+    tables = (record_rows(stored, split, [], [*layout.STATED_OF]) for split in stored.splits)
+    if not boxes or all(table is None for table in tables):
+        return False
+    about = info(stored.directory, stored.commit)
+    return bool(about.oriented) or "scaled" in about.reduced
 
 
 def _parts(
     stored: StoredDataset,
     tables: Tables,
-    names: dict[str, list[str]],
+    names: Mapping[str, Mapping[str, str]],
+    columns: Mapping[str, str],
+    form: str,
 ) -> Iterator[_Part]:
     for split, shards in stored.splits.items():
         ends = itertools.accumulate((shard.records or 0 for shard in shards), initial=0)
-        for shard, (first, end) in zip(shards, itertools.pairwise(ends), strict=True):
+        places = zip(shards, itertools.pairwise(ends), strict=True)
+        of_split = [*names[split].items()]
+        for number, (shard, (first, end)) in enumerate(places):
             rows = tables[split].iloc[first:end]
-            yield _Part(stored, split, shard, first, rows, names[split][first:end])
+            of_part = dict(of_split[first:end])
+            yield _Part(
+                stored,
+                split,
+                shard,
+                number,
+                first=first,
+                table=rows,
+                names=of_part,
+                columns=columns,
+                form=form,
+            )
 
 
 def _begin(out: str, mark: dict[str, Any]) -> None:
@@ -259,13 +350,22 @@ def _place(
             path = name if is_whole else f"{name}{endings[0]}"
             if not files and to in _WITH_BOXES:
                 seen = (*shape_of(data), orientation_of(data))
-            files[column] = path = f"{column}/{path}" if files else path
+            folder_of = part.columns[column]
+            files[column] = path = f"{folder_of}/{path}" if folder_of else path
             if f"{folder}{path}" not in written:
                 storage.publish_bytes(out, f"{folder}{path}", data)
-            if to == YOLO:
-                break  # the trainer takes every image
-        images.append(Written(files, *seen))
+        uri = part.names[name]
+        images.append(Written(files, *seen, uri=uri if files and name != uri else ""))
     return images
+
+
+def in_format(data: bytes, form: str) -> bytes:
+    """An image in a format, its pixels as they are stored, with its orientation."""
+    if form in ("keep", format_of("", data)):
+        return data
+    image = check_image(data, "header", sys.maxsize)
+    wanted = Transform(size=None, resize="stretch", format=form, quality=95, upright=False)
+    return without_metadata(transform_image(image, wanted)[0]).data
 
 
 def _endings(data: bytes) -> tuple[str, ...]:
@@ -280,13 +380,16 @@ def _archive(
     written: set[str],
 ) -> list[Written]:
     """Write a part as an archive in the form of WebDataset, unless it is there."""
-    name = os.path.basename(part.shard.path).partition(".")[0] + ".tar"
-    if name not in written:
-        storage.publish_by(out, name, partial(_write_archive, part))
-    return []
+    name = f"{part.split.lower()}-{part.number:05d}.tar"
+    if name in written:
+        with open(os.devnull, "wb") as nowhere:
+            return _write_archive(part, nowhere)
+    made = list[Written]()
+    storage.publish_by(out, name, lambda file: made.extend(_write_archive(part, file)))
+    return made
 
 
-def _write_archive(part: _Part, file: BinaryIO) -> None:
+def _write_archive(part: _Part, file: BinaryIO) -> list[Written]:
     buffered = io.BufferedWriter(file, 2**20)
     labels = class_field(part.stored.fields)
     without = left_out(part.stored, WEBDATASET)
@@ -294,20 +397,36 @@ def _write_archive(part: _Part, file: BinaryIO) -> None:
     column = labels.column if labels and isinstance(labels.kind, Label) else ""
     classes = {name: number for number, name in enumerate((labels and labels.names) or ())}
     records = zip(rows, part.records(), strict=True)
+    made = []
     for number, (values, (_, pictures)) in enumerate(records, part.first):
-        members = {
-            f"{f'{name}.' if place else ''}{_endings(data)[0][1:]}": data
-            for place, (name, data) in enumerate(pictures.items())
-        }
+        files = dict[str, str]()
+        members = {}
+        for name, data in pictures.items():
+            ending = _endings(data)[0][1:]
+            word = part.columns[name]
+            files[name] = f"{word}.{ending}" if word else ending
+            members[files[name]] = data
         members["json"] = as_json(values)
         if column in values:
             members["cls"] = str(classes.get(values[column], values[column])).encode()
         for ending, data in members.items():
             head = _tar_header(f"{number:08d}.{ending}", len(data))
             buffered.writelines((head, data, bytes(-len(data) % tarfile.BLOCKSIZE)))
+        made.append(Written(files))
     buffered.write(bytes(2 * tarfile.BLOCKSIZE))
     buffered.flush()
     buffered.detach()
+    return made
+
+
+def _of_archives(images: Sequence[Written]) -> list[str]:
+    """What a reader of archives must know of their members."""
+    kinds = Counter(" and ".join(image.files.values()) for image in images)
+    if len(kinds) < 2:
+        return []
+    words = f"members differ: {counts_in_words(kinds, 4)}; readers want the same of each record"
+    is_format = len({len(image.files) for image in images}) == 1
+    return [f"{words}: {spelled('image_format', 'png')}" if is_format else words]
 
 
 def _tar_header(name: str, size: int) -> bytes:
@@ -355,44 +474,115 @@ def left_out(stored: StoredDataset, to: str) -> list[str]:
     return [f.column for f in stored.fields if f not in kept and f.column not in others]
 
 
+class Names:
+    """Names of files below a folder, of which no two are one file on any machine.
+
+    Neither case nor the form of an accent tells two names apart, nor does a last ending, which may
+    come or go; and no file has the name of a folder.
+    """
+
+    def __init__(self, *reserved: str) -> None:
+        self._files = {*map(_same, reserved)}
+        self._near = {*self._files}
+
+    def choose(self, name: str, other: str) -> str:
+        """This name, or the other with nothing or a number in its braces; no other file has it."""
+        for number in itertools.count():
+            own = _same(name)
+            folders = itertools.accumulate(own.split("/")[:-1], "{}/{}".format)
+            paths = {own, *folders}
+            near = paths.union(os.path.splitext(path)[0] for path in paths)
+            if is_safe(name) and own not in self._near and self._files.isdisjoint(near):
+                break
+            name = other.format(f"_{number}" if number else "")
+        self._files.add(own)
+        self._near |= near
+        return name
+
+
+def _same(name: str) -> str:
+    """A name as file systems compare it that know no case."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def is_safe(name: str) -> bool:
+    """Whether every file system and every tool takes this path."""
+    longest = max(name.encode().split(b"/"), key=len)
+    return len(longest) <= _MOST_BYTES and name.isprintable() and bool(_SAFE.fullmatch(name))
+
+
+def file_columns(stored: StoredDataset, without: Sequence[str] = ()) -> dict[str, str]:
+    """A word for each column of files, for a folder or a member of an archive; all differ.
+
+    The one that gives the records their names has none.
+    """
+    names = Names()
+    first = primary_file(stored.fields)
+    words = {}
+    for field in file_fields(stored.fields):
+        if field.column not in without:
+            word = re.sub(r"[^\w-]+", "_", field.column)
+            words[field.column] = "" if field == first else names.choose(word, "column{}")
+    return words
+
+
 def file_names(
     stored: StoredDataset,
     tables: Tables,
     to: str,
-) -> dict[str, list[str]]:
-    """The path of each record's first file, its ending aside, by split.
+) -> dict[str, dict[str, str]]:
+    """The path of each record's first file, its ending aside, with its uri, by split.
 
-    They are the uris, as far as these are paths that differ, else numbers.
+    It is the uri, as far as that is a safe path and differs from all others, else a number.  Of
+    absolute uris it is what follows their common folder, below a label the last part of it.
 
     Raises:
         OptionError: a label cannot name a folder.
     """
     image = primary_file(stored.fields)
-    label = class_field(stored.fields)
-    numbers = {
-        split: [f"{split.lower()}/{number:08d}" for number in table.index]
-        for split, table in tables.items()
-    }
-    if to == FOLDER and label is not None:
-        labels = {split: table[label.column].astype(str) for split, table in tables.items()}
-        for name in {name for of_split in labels.values() for name in of_split.unique()}:
-            if "/" in name or not _SAFE.fullmatch(name):
-                raise OptionError.of("to", to, f"{name!r} is no name of a folder; give 'csv'.")
-        made = {}
-        for split, of_split in labels.items():
-            pairs = zip(numbers[split], of_split, strict=True)
-            made[split] = [path.replace("/", f"/{name}/") for path, name in pairs]
-        return made
-    if image is None or any(image.column not in table for table in tables.values()):
-        return numbers
-    uris = {split: table[image.column].tolist() for split, table in tables.items()}
-    names = [uri for of_split in uris.values() for uri in of_split]
-    different = {name.lower() for name in names} | {f"{name.lower()}.png" for name in names}
+    label = class_field(stored.fields) if to == FOLDER else None
+    uris = {split: _texts_of(table, image) for split, table in tables.items()}
+    labels = {split: _texts_of(table, label) for split, table in tables.items()}
+    every = [*itertools.chain.from_iterable(uris.values())]
+    # It is cut at a slash.
+    common = os.path.commonprefix((min(every, default=""), max(every, default="")))  # noqa: RUF071
+    common = common[: common.rfind("/") + 1]
+    is_absolute = common.startswith("/") or "://" in common
     # The folders of the export itself, and of the other images of a record.
-    others = {layout.PRIVATE, *(field.column for field in file_fields(stored.fields))}
-    is_fit = all(map(_SAFE.fullmatch, names)) and len(different) == 2 * len(names)
-    is_fit = is_fit and others.isdisjoint(name.partition("/")[0] for name in names)
-    return uris if is_fit else numbers
+    words = filter(None, file_columns(stored).values())
+    names = Names(layout.PRIVATE, _NAMES, *_CSV_FILES, *words)
+    made = dict[str, dict[str, str]]()
+    for split, of_split in uris.items():
+        made[split] = {}
+        folder = split.lower()
+        if label is not None:
+            _refuse_labels({*labels[split]})
+        for number, (name, uri) in enumerate(zip(labels[split], of_split, strict=True)):
+            path = uri.removeprefix(common) if is_absolute else uri
+            other = f"{folder}{{0}}/{number:08d}{{0}}"
+            if to == YOLO:
+                path = yolo.name_of(split, path)
+                other = f"{yolo.folder_of(split)}/{number:08d}{{}}"
+            if label is not None:
+                path = f"{folder}/{name}/{os.path.basename(path)}"
+                other = f"{folder}/{name}/{number:08d}{{}}"
+            made[split][names.choose(path, other)] = uri
+    return made
+
+
+def _texts_of(table: pd.DataFrame, field: Field | None) -> list[str]:
+    """The values of a column of a split, as text; empty where the table has none."""
+    is_there = field is not None and field.column in table
+    return [*map(str, table[field.column])] if field and is_there else [""] * len(table)
+
+
+def _refuse_labels(labels: Iterable[str]) -> None:
+    """Raise an OptionError for a label that is no name of a folder, or that of another one."""
+    known = Counter(map(_same, (_METADATA, *labels)))
+    for name in labels:
+        if "/" in name or not is_safe(name) or known[_same(name)] > 1:
+            words = f"{name!r} is no name of a folder of its own on every machine; give 'csv'."
+            raise OptionError.of("to", FOLDER, words)
 
 
 def annotation_files(
@@ -409,6 +599,8 @@ def annotation_files(
     """
     if to == CSV:
         return _csv(stored, pd.concat(tables.values(), ignore_index=True), images)
+    if to == FOLDER:
+        return _metadata(images)
     if to not in _WITH_BOXES:
         return {}
     left = iter(images)
@@ -499,7 +691,7 @@ def _objects(
     objects: list[list[yolo.Object]] = [[] for _ in records]
     for place, label, box, mask, more in zip(flat.index, labels, boxes, masks, given, strict=True):
         width, height = sizes[place, :2].tolist()
-        pixels = in_pixels(mask, width, height, kind.unit)
+        pixels = in_pixels(mask, stored_plane((width, height)), kind.unit)
         objects[place].append(yolo.Object(label, box, pixels, more))
     return objects
 
@@ -568,6 +760,19 @@ def _kept_of_boxes(stored: StoredDataset) -> set[str]:
     return {f.column for f in fields if isinstance(f.kind, Number) and f.kind.of}
 
 
+def _metadata(images: Sequence[Written]) -> dict[str, bytes]:
+    """The table of each split for readers that want one: file and label."""
+    paths = [path.split("/", 2) for image in images for path in image.files.values()]
+    frame = pd.DataFrame(paths, columns=["split", "label", "name"])
+    frame[keys.FILE_NAME] = frame["label"] + "/" + frame["name"]
+    files = {}
+    for split, rows in frame.groupby("split"):
+        # No CSV: who reads that makes 7 of 007, and nothing of NA.
+        table = rows[[keys.FILE_NAME, "label"]].to_parquet(index=False)
+        files[f"{split}/{_METADATA}"] = table
+    return files
+
+
 def _csv(
     stored: StoredDataset,
     frame: pd.DataFrame,
@@ -588,11 +793,13 @@ def _csv(
     for name, column in frame.items():
         if any(isinstance(cell, (list, np.ndarray)) for cell in column):
             frame = frame.assign(**{str(name): [as_json(cell).decode() for cell in column]})
-    text = frame.to_csv(index=False)
-    return {"dataset.csv": text.encode(), "schema.yaml": write_schema(Schema(kinds)).encode()}
+    texts = csv_of(frame, exact=True), write_schema(Schema(kinds))
+    return dict(zip(_CSV_FILES, map(str.encode, texts), strict=True))
 
 
 def _named(field: Field) -> Any:
     """The kind of a column with the names of its classes, which keep their integers so."""
     kind: Any = field.kind
+    if getattr(kind, "upright", None):
+        kind = dataclasses.replace(kind, upright=False)  # what is written is of the stored pixels
     return dataclasses.replace(kind, names=field.names) if field.names else kind

@@ -136,22 +136,13 @@ def folder_of(split: str) -> str:
     return "val" if split == "VALIDATION" else split.lower()
 
 
-def names_of(names: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The paths of images without their endings, below the folder of all.
+def name_of(split: str, path: str) -> str:
+    """The path of an image without its ending, below the folder of all; empty if it cannot be kept.
 
     The text file of each has the same path but for the last folder called `images`.
-
-    Args:
-        names: the paths by split; their endings may be left out.
     """
-    made = {}
-    for split, of_split in names.items():
-        stems = [os.path.splitext(name.removeprefix(f"{split.lower()}/"))[0] for name in of_split]
-        is_below = any("/images/" in f"/{stem.lower()}" for stem in stems)
-        if is_below or len({*map(str.lower, stems)}) < len(stems):
-            stems = [f"{number:08d}" for number in range(len(stems))]
-        made[split] = [f"{folder_of(split)}/{stem}" for stem in stems]
-    return made
+    stem = os.path.splitext(path.removeprefix(f"{split.lower()}/"))[0]
+    return "" if "/images/" in f"/{stem.lower()}" else f"{folder_of(split)}/{stem}"
 
 
 def config(splits: Iterable[str], classes: Iterable[str]) -> bytes:

@@ -121,6 +121,11 @@ def plane_of(
     return _plane((image.width, image.height), image.orientation, upright, stated)
 
 
+def stored_plane(size: Size) -> Plane:
+    """That of an image's pixels as they are stored."""
+    return Plane(size, size, 1, ())
+
+
 @functools.lru_cache(maxsize=4096)
 def _plane(
     stored: Size,

@@ -200,11 +200,14 @@ def table_of(
     stored: StoredDataset,
     split: str,
     names: Collection[str] | None = None,
+    on_pixels: bool = False,
 ) -> pd.DataFrame:
     """All columns of a split's records but the pictures, in the order of the records.
 
     Args:
         names: of the columns that are needed, if all of them are the dataset's own.
+        on_pixels: boxes and masks are those of the records, whose images are as they are stored,
+            also where the source had them of turned images, or of other sizes.
 
     Returns:
         The columns that `to_frame` gives, without those of images that have no file names.  The
@@ -218,7 +221,7 @@ def table_of(
     if names is not None and {*names} <= {field.column for field in fields}:
         fields = [field for field in fields if field.column in names]
     needed = [key for field in fields for key in table_keys(field)]
-    rows = record_rows(stored, split, fields, needed)
+    rows = None if on_pixels else record_rows(stored, split, fields, needed)
     records: Sequence[object]
     if rows is None:
         records, cells = gather(stored, fields, [split])

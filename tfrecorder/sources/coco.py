@@ -89,7 +89,15 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
         splits.append(_split_of(file, bool(source.folder)))
         starts = [""] if options.base else _starts(file.path, root.removeprefix(base).strip("/"))
         uris.append(_uris_of(file, splits[-1], starts, top))
-    return table_of(Remarks([], []), files, splits, uris, top=top, options=options)
+    return table_of(
+        Remarks([], []),
+        files,
+        splits,
+        uris,
+        top=top,
+        folders=[*map(storage.parent, paths), base],
+        options=options,
+    )
 
 
 def table_of(
@@ -97,7 +105,9 @@ def table_of(
     files: Sequence[CocoFile],
     splits: Sequence[str],
     of_files: Sequence[Sequence[str]],
+    *,
     top: str,
+    folders: Sequence[str],
     options: ConvertOptions,
     boxes: bool = True,
 ) -> RawTable:
@@ -107,6 +117,7 @@ def table_of(
         splits: that of each file.
         of_files: the uris of the images of each.
         top: the folder that these start from.
+        folders: where a CSV for `split_by` may be.
         boxes: that images without any annotation have no objects.
     """
     masks = has_masks(options)
@@ -156,7 +167,6 @@ def table_of(
         kinds["boxes"] = Boxes(unit="pixel")
         kinds["is_crowd"] = Number(dtype="int64", of="boxes")
         kinds["area"] = Number(of="boxes")
-    folders = [*map(storage.parent, paths), base]
     columns |= groups_beside(remarks, options, folders, columns)
     return RawTable(
         pd.DataFrame(columns),

@@ -151,7 +151,16 @@ def _table(
         files.append(_as_coco(split, [*some], names, stored, folder))
     splits = ["" if file.path == "default" else file.path for file in files]
     uris = [[image.name for image in file.images] for file in files]
-    raw = table_of(remarks, files, splits, uris, top=folder, options=options, boxes=has_boxes)
+    raw = table_of(
+        remarks,
+        files,
+        splits,
+        uris,
+        top=folder,
+        folders=[folder] if folder else [],
+        options=options,
+        boxes=has_boxes,
+    )
     by_id = {_id_of(item): item for item in items}
     rows = [by_id[name] for name in raw.frame["image_id"]]
     assert raw.schema is not None
