@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import gzip
 import http.server
+import io
 import os
 import socket
 import threading
+import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +29,7 @@ from services.gcs.control import Gcs
 from services.gcs.server import PAGE
 from services.gcs.tls_proxy import TlsProxy
 from support import PHOTOS, error_of, run, shorten_patience, shorten_pauses
+from web_server import RUDE, serving
 
 import tfrecorder
 from tfrecorder import storage
@@ -338,6 +343,68 @@ def test_what_is_only_called_zipped_is_unreadable_for_good(server: Counting, sto
     with pytest.raises(UnreadableError, match="correct it in the bucket") as caught:
         zipped(server, stored, google_crc32c.value(stored))
     assert caught.value.code == "read_failed"
+
+
+PACKED = [os.urandom(70_000), b"", bytes(3 * 2**20), b"last"]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"".join(map(gzip.compress, PACKED)),
+        b"".join(gzip.compress(part, 0) + bytes(99_999) for part in PACKED),
+    ],
+    ids=["several", "padded"],
+)
+def test_all_that_gzip_packed_is_unpacked(server: Counting, stored: bytes) -> None:
+    assert zipped(server, stored, google_crc32c.value(stored)) == gzip.decompress(stored)
+    at = BucketObject(asker(server.url, AnonymousCredentials(), TIMEOUT), "bkt", "a.csv")
+    copy = io.BytesIO()
+    at.fetch(copy)
+    assert copy.getvalue() == b"".join(PACKED)
+    server.body, server.headers = stored[:-9], {"Content-Encoding": "gzip"}
+    crc = base64.b64encode(google_crc32c.value(stored[:-9]).to_bytes(4, "big")).decode()
+    server.headers["X-Goog-Hash"] = f"crc32c={crc}"
+    if stored[-1]:  # padding may be cut
+        with pytest.raises(UnreadableError, match="correct it in the bucket"):
+            at.fetch(io.BytesIO())
+
+
+def test_what_would_unpack_to_more_than_a_record_is_not_unpacked(
+    server: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfrecorder.storage.gcs_requests.MAX_FILE_BYTES", 2**22)
+    stored = gzip.compress(bytes(2**28))
+    tracemalloc.start()
+    with pytest.raises(UnreadableError) as caught:
+        zipped(server, stored, google_crc32c.value(stored))
+    assert caught.value.code == "too_large"
+    assert tracemalloc.get_traced_memory()[1] < 2**25
+    tracemalloc.stop()
+
+
+# -------------------------------------------------------------------- answers that keep no rule
+
+
+def test_no_request_waits_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten_patience(monkeypatch, 0.4)
+    jobs = []
+
+    def ask(job: Callable[[], object]) -> float:
+        began = time.monotonic()
+        with contextlib.suppress(TransientError, UnreadableError):
+            job()
+        return time.monotonic() - began
+
+    with serving() as web, ThreadPoolExecutor(64) as pool:
+        of_service = asker(web.uri("").rstrip("/"), AnonymousCredentials(), (1, 0.4))
+        for name, (*_, reason) in RUDE.items():
+            at = BucketObject(of_service, name, "a")
+            jobs += [at.describe, at.delete, functools.partial(at.read_range, "1", 0, 9)]
+            if reason != "too_large":  # what a disk has room for is copied to it
+                jobs += [at.read, functools.partial(at.fetch, io.BytesIO())]
+        assert max(pool.map(ask, jobs)) < 10
+        assert len(web.asked) >= len(jobs)
 
 
 # -------------------------------------------------------------- a gateway between us and the bucket

@@ -34,7 +34,7 @@ from support import (
     stop,
     wait_for,
 )
-from web_server import WebServer, picture, serving
+from web_server import RUDE, WebServer, picture, serving
 
 import tfrecorder
 from tfrecorder.errors import (
@@ -119,6 +119,33 @@ def test_each_row_is_a_record_or_a_reject_whatever_its_server_answers(
     ]
     assert result.records == 32
     assert {record["image/encoded"] for record in records("out")} >= {picture(5)}
+
+
+def test_whatever_a_server_sends_ends_in_time_with_a_record_or_a_reason(
+    web: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_patience(monkeypatch, 0.5)
+    limit_web_files(monkeypatch, 2**20)
+    uris = {name: web.uri(f"rude/{name}", f"127.0.1.{at}") for at, name in enumerate(RUDE, start=1)}
+    began = time.monotonic()
+    options = {"private_hosts": True, "max_reject_fraction": 1, "num_shards": 1}
+    result = tfrecorder.convert(table(*uris.values()), "out", num_threads=len(uris), **options)
+    assert time.monotonic() - began < 12
+    assert result.records + sum(result.rejects.values()) == len(uris)
+    said = {row.image_uri: row.reason for row in rejects("out").itertuples()}
+    codes = {name: said.get(uri, "").partition(":")[0] for name, uri in uris.items()}
+    assert codes == {name: reason for name, (*_, reason) in RUDE.items()}
+    assert max(map(len, said.values())) < 300
+
+
+@pytest.mark.parametrize("answers", [1, 2, 5000])
+def test_an_answer_that_nobody_asked_for_is_no_image(web: WebServer, answers: int) -> None:
+    uris = [web.uri(f"smuggled/{answers - 1}"), *(web.uri(f"pictures/{n}") for n in range(9))]
+    options = {"private_hosts": True, "num_shards": 1, "shuffle": False, "num_threads": 1}
+    result = tfrecorder.convert(table(*uris), "out", **options)
+    assert result.records == len(uris)
+    assert picture(250) not in {record["image/encoded"] for record in records("out")}
+    assert len({record["image/encoded"] for record in records("out")}) >= 9
 
 
 @pytest.mark.slow

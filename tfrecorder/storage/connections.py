@@ -10,7 +10,10 @@ import base64
 import contextlib
 import dataclasses
 import http.client
+import io
 import os
+import select
+import socket
 import ssl
 import time
 import urllib.parse
@@ -19,10 +22,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from urllib.parse import SplitResult
 
-from tfrecorder.storage.store import TransientError, UnreadableError
+from tfrecorder.storage.store import TransientError, UnreadableError, too_large
 
 #: The variable that names the project to bill for requests to requester-pays buckets, the same as
 #: in GDAL.  Google's own tools take it as an option of each command.
@@ -44,8 +47,98 @@ _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 #: Seconds after which an idle connection is not used again: the other side may have closed it.
 IDLE = 4
 
+#: Bytes a second that the body of an answer must have, beyond the time that any has.
+SLOWEST = 10_000
+
+
+class _Timed(io.RawIOBase):
+    """What a socket receives, while there is time.
+
+    `http.client` reads a line, the size of a chunk and all trailers in one call each.  So a server
+    that sends a byte a minute, or lines without end, is noticed here alone.
+
+    Attributes:
+        until: when the time ends, on the clock of `time.monotonic`; at first, once it has been as
+            long as the socket waits for any part.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._raw = sock.makefile("rb", buffering=0)
+        self._longest = sock.gettimeout() or 0
+        self.until = time.monotonic() + self._longest
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """What `http.client` asks a socket for."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("its bytes come too slowly")
+        self._sock.settimeout(min(left, self._longest))
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class Answer(http.client.HTTPResponse):
+    """A response that ends in time: its headers have as long as the socket waits for any part."""
+
+    def __init__(
+        self,
+        sock: Any,
+        *args: Any,
+        **options: Any,
+    ) -> None:
+        self._timed = _Timed(sock)
+        timed: Any = self._timed
+        super().__init__(timed, *args, **options)
+
+    def pieces(
+        self,
+        seconds: float,
+        most: float,
+    ) -> Iterator[bytes]:
+        """The body, which has so many seconds and those that its bytes take at `SLOWEST`.
+
+        Raises:
+            UnreadableError: it has more than `most` bytes.
+            TransientError: it is not whole.
+            OSError, http.client.HTTPException: it is too slow, or is cut.
+        """
+        wanted = self.length
+        size = 0
+        began = time.monotonic()
+        while size != wanted:
+            if max(size, wanted or 0) > most:
+                raise too_large(max(size, wanted or 0))
+            self._timed.until = began + seconds + size / SLOWEST
+            data = self.read1(2**18)
+            if not data:
+                break
+            size += len(data)
+            paused = time.monotonic()
+            yield data
+            began += time.monotonic() - paused
+        if wanted not in (None, size):
+            raise TransientError(f"received {size:,} of {wanted:,} bytes")
+
+
 #: Sends a request (method, path, headers); the response can be read inside the block.
-Send = Callable[[str, str, dict[str, str]], AbstractContextManager[http.client.HTTPResponse]]
+Send = Callable[[str, str, dict[str, str]], AbstractContextManager[Answer]]
+
+
+def is_idle(connection: http.client.HTTPConnection, since: float) -> bool:
+    """Whether a kept connection may be used again: what has come unasked is no answer."""
+    waiting = select.poll()
+    waiting.register(connection.sock, select.POLLIN)
+    return time.monotonic() - since < IDLE and not waiting.poll(0)
 
 
 @dataclass(frozen=True)
@@ -156,12 +249,12 @@ def sender(endpoint: str, timeout: tuple[float, float]) -> Send:
             while True:
                 idle, since, process = kept.pop()
                 # A fork has its parent's connections too: two that read one would mix answers.
-                if process == os.getpid() and time.monotonic() - since < IDLE:
+                if process == os.getpid() and is_idle(idle, since):
                     return idle
                 idle.close()
         opened = connect()
+        opened.response_class = Answer
         opened.connect()
-        opened.sock.settimeout(timeout[1])
         return opened
 
     @contextlib.contextmanager
@@ -169,11 +262,12 @@ def sender(endpoint: str, timeout: tuple[float, float]) -> Send:
         method: str,
         path: str,
         headers: dict[str, str],
-    ) -> Iterator[http.client.HTTPResponse]:
+    ) -> Iterator[Answer]:
         used = connection()
         try:
+            used.sock.settimeout(timeout[1])
             used.request(method, path, headers=headers)
-            response = used.getresponse()
+            response = cast(Answer, used.getresponse())
             yield response
             if response.isclosed() and used.sock is not None:
                 kept.append((used, time.monotonic(), os.getpid()))

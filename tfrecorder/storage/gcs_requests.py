@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import gzip
-import json
+import math
 import re
 import urllib.parse
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPMessage, HTTPResponse
+from http.client import HTTPException, HTTPMessage
 from typing import Any, BinaryIO
 
 import google_crc32c
 
+from tfrecorder.core.text import read_json
 from tfrecorder.display.tables import counted
-from tfrecorder.storage.connections import NO_CREDENTIALS, NO_USER_PROJECT, sender
+from tfrecorder.storage.connections import NO_CREDENTIALS, NO_USER_PROJECT, Answer, sender
+from tfrecorder.storage.retry import patience
 from tfrecorder.storage.store import (
     CODES_OF_STATUS,
     MAX_FILE_BYTES,
@@ -40,7 +41,7 @@ from tfrecorder.storage.store import (
 
 #: Sends a request (path, method, headers).  If it succeeds, the response can be read inside the
 #: block.
-Ask = Callable[..., AbstractContextManager[HTTPResponse]]
+Ask = Callable[..., AbstractContextManager[Answer]]
 
 #: The status of a request that expected another generation.
 _NOT_THAT_GENERATION = 412
@@ -60,8 +61,11 @@ _NOBODY_PAYS = re.compile(r"user project|serviceusage\.services\.use", re.IGNORE
 #: A CRC32C among the checksums of an object.
 _CRC32C = re.compile(r"\bcrc32c=([A-Za-z0-9+/]{6}==)")
 
-#: Bytes of an error response to read for its message, at most.
-_ERROR_BYTES = 65536
+#: Bytes of an answer in JSON, at most: a page of a listing has two million.
+_MOST_TEXT = 2**26
+
+#: Bytes that are unpacked at a time: a file of zeros is a thousandth of its size.
+_UNPACKED = 2**20
 
 #: The fields to request, out of an object's 20 or so.
 _DESCRIBED = "size,crc32c,generation"
@@ -100,7 +104,7 @@ def asker(
         path: str,
         method: str = "GET",
         headers: Mapping[str, str] = {},
-    ) -> Iterator[HTTPResponse]:
+    ) -> Iterator[Answer]:
         if credentials is None and method != "GET":
             raise UnreadableError("no_credentials", NO_CREDENTIALS)
         if billed:
@@ -175,9 +179,7 @@ class BucketObject:
         The version is None if a gateway took its header away.
         """
         with self.ask(self._media) as response:
-            if response.length is not None and response.length > MAX_FILE_BYTES:
-                raise too_large(response.length)
-            data = response.read()
+            data = b"".join(response.pieces(patience().seconds, MAX_FILE_BYTES))
             self._check_whole(response, len(data), google_crc32c.value(data))
             # A gzipped object is sent as stored only if its owner forbids decompression in transit.
             is_zipped = response.headers["Content-Encoding"] == "gzip"
@@ -187,22 +189,21 @@ class BucketObject:
         """Copy the bytes to a file, checked as in `read`."""
         with self.ask(self._media) as response:
             is_zipped = response.headers["Content-Encoding"] == "gzip"
-            unzip = zlib.decompressobj(wbits=31).decompress if is_zipped else bytes
+            unzip = Unzip()
+            pieces = response.pieces(patience().seconds, math.inf)
 
             def read(most: int) -> bytes:
-                data = response.read(most)
+                data = next(pieces, b"")
                 try:
-                    file.write(unzip(data))
+                    for part in unzip(data) if is_zipped else [data]:
+                        file.write(part)
                 except OSError as error:  # on this machine: its disk is full
                     raise UnreadableError("read_failed", failure_words(error)) from error
-                except zlib.error as error:
-                    raise UnreadableError("read_failed", _NOT_ZIPPED) from error
                 return data
 
-            size, crc = sums_of(read)
-            if response.length:
-                raise TransientError(_NOT_WHOLE)
-            self._check_whole(response, size, crc)
+            self._check_whole(response, *sums_of(read))
+            if is_zipped:
+                unzip.end()
 
     def read_range(
         self,
@@ -215,7 +216,7 @@ class BucketObject:
         with self.ask(f"{self._media}&generation={version}", headers=wanted) as response:
             if response.status != 206:  # the page of a gateway may be as long as the range
                 raise TransientError(_NOT_WHOLE)
-            return response.read()
+            return b"".join(response.pieces(patience().seconds, MAX_FILE_BYTES))
 
     def describe(self) -> Description:
         """The size, checksum and version."""
@@ -253,7 +254,7 @@ class BucketObject:
 
         def delete() -> None:
             with self.ask(f"{self._path}{only}", "DELETE") as response:
-                if response.read().lstrip().startswith(b"<"):
+                if _text(response).lstrip().startswith(b"<"):
                     raise TransientError(_NOT_AN_ANSWER)
 
         unless_missing(delete)
@@ -288,7 +289,7 @@ class BucketObject:
 
     def _check_whole(
         self,
-        response: HTTPResponse,
+        response: Answer,
         size: int,
         crc: int,
     ) -> None:
@@ -316,15 +317,19 @@ class BucketObject:
             raise TransientError(_NOT_WHOLE)
 
 
+def _text(response: Answer) -> bytes:
+    return b"".join(response.pieces(patience().seconds, _MOST_TEXT))
+
+
 def _json(
     ask: Ask,
     path: str,
     method: str = "GET",
 ) -> dict[str, Any]:
     with ask(path, method) as response:
-        text = response.read()
+        text = _text(response)
     with contextlib.suppress(ValueError):
-        answer = json.loads(text)
+        answer = read_json(text)
         if isinstance(answer, dict):
             return answer
     raise TransientError(_NOT_AN_ANSWER)
@@ -338,11 +343,13 @@ def _description(fields: Mapping[str, Any]) -> Description:
         raise TransientError("what came back does not describe an object") from error
 
 
-def _granted(response: HTTPResponse, unsigned: bool = False) -> HTTPResponse:
+def _granted(response: Answer, unsigned: bool = False) -> Answer:
     """The response of a successful request; raises the matching error for any other."""
     if 200 <= response.status < 300:
         return response
-    text = response.read(_ERROR_BYTES).decode(errors="replace")
+    text = ""
+    with contextlib.suppress(UnreadableError):  # a page that is longer than any message
+        text = _text(response).decode(errors="replace")
     error = refused(response.status, text, response.reason, response.headers)
     denied = isinstance(error, UnreadableError) and error.code == "no_permission"
     if unsigned and (denied or response.status == 401):
@@ -369,11 +376,45 @@ def refused(
     return UnreadableError(CODES_OF_STATUS.get(status, "read_failed"), words)
 
 
+class Unzip:
+    """Unpacks gzip piece by piece; a file may be several, one after another."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(wbits=31)
+
+    def __call__(self, data: bytes) -> Iterator[bytes]:
+        """What a piece holds, in parts.
+
+        Raises:
+            UnreadableError: it is not zipped.
+        """
+        while data:
+            if self._member.eof:
+                data = data.lstrip(b"\0")  # with which tapes are filled
+                if not data:
+                    return
+                self._member = zlib.decompressobj(wbits=31)
+            try:
+                yield self._member.decompress(data, _UNPACKED)
+            except zlib.error as error:
+                raise UnreadableError("read_failed", _NOT_ZIPPED) from error
+            data = self._member.unused_data or self._member.unconsumed_tail
+
+    def end(self) -> None:
+        """Raise an UnreadableError if more pieces should have come."""
+        if not self._member.eof:
+            raise UnreadableError("read_failed", _NOT_ZIPPED)
+
+
 def _unzipped(data: bytes) -> bytes:
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UnreadableError("read_failed", _NOT_ZIPPED) from error
+    whole = bytearray()
+    unzip = Unzip()
+    for part in unzip(data):
+        whole += part
+        if len(whole) > MAX_FILE_BYTES:
+            raise too_large(len(whole))
+    unzip.end()
+    return bytes(whole)
 
 
 def decode_crc32c(encoded: str | None) -> int | None:
@@ -398,7 +439,7 @@ def answer_words(
     '502 Bad Gateway'
     """
     with contextlib.suppress(LookupError, TypeError, ValueError):  # not JSON
-        text = str(json.loads(text)["error"]["message"] or "")
+        text = str(read_json(text)["error"]["message"] or "")
     words = reason or "no reason was given"
     if text.strip() and not text.lstrip().startswith("<"):
         words = text.strip().splitlines()[0]

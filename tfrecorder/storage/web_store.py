@@ -10,21 +10,19 @@ from __future__ import annotations
 import contextlib
 import email.utils
 import http.client
-import io
 import ipaddress
 import os
 import queue
 import socket
 import ssl
-import threading
 import time
 from functools import cached_property
-from typing import NoReturn
+from typing import NoReturn, cast
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 import google_crc32c
 
-from tfrecorder.storage.connections import IDLE, access, certificates
+from tfrecorder.storage.connections import Answer, access, certificates, is_idle
 from tfrecorder.storage.retry import patience
 from tfrecorder.storage.store import (
     CODES_OF_STATUS,
@@ -33,7 +31,6 @@ from tfrecorder.storage.store import (
     TransientError,
     UnreadableError,
     is_transient,
-    too_large,
     unless_missing,
 )
 from tfrecorder.storage.uris import WEB, scheme
@@ -46,11 +43,11 @@ KEPT_HOSTS = 64
 
 REDIRECTS = 5
 
+#: How many addresses of a host are tried.
+ADDRESSES = 4
+
 #: Seconds to wait for a connection, and for each part of an answer.
 TIMEOUT = (10, 60)
-
-#: Bytes a second that a file must have, beyond the time that any answer has.
-SLOWEST = 10_000
 
 #: The addresses of IPv6 that may be public.
 _UNICAST = ipaddress.IPv6Network("2000::/3")
@@ -112,7 +109,7 @@ class WebStore:
         leads_to = (parts.scheme, parts.netloc, access().private_hosts, os.getpid())
         used, of, since = slots.get() or (None, None, 0.0)
         try:
-            if used is not None and (of != leads_to or time.monotonic() - since > IDLE):
+            if used is not None and (of != leads_to or not is_idle(used, since)):
                 used.close()
                 used = None
             used = used or self._opened(parts, host)
@@ -171,8 +168,8 @@ class WebStore:
         is_tls = parts.scheme == "https"
         port = parts.port or (http.client.HTTPS_PORT if is_tls else http.client.HTTP_PORT)
         opened = http.client.HTTPConnection(host, port)
+        opened.response_class = Answer
         opened.sock = _connected(host, port)
-        opened.sock.settimeout(min(TIMEOUT[1], patience().seconds))
         if is_tls:
             opened.sock = self._context.wrap_socket(
                 opened.sock,
@@ -208,7 +205,7 @@ def _connected(host: str, port: int) -> socket.socket:
     if not access().private_hosts and not all(map(_is_public, addresses)):
         words = f"{host} has a private address, which is not allowed"
         raise UnreadableError("private_host", words)
-    *first, last = [(address, port) for address in addresses]
+    *first, last = [(address, port) for address in addresses[:ADDRESSES]]
     seconds = min(TIMEOUT[0], patience().seconds)
     for place in first:
         with contextlib.suppress(OSError):
@@ -223,46 +220,28 @@ def _is_public(address: str) -> bool:
     return ip.is_global and not ip.is_multicast
 
 
-def _response(used: http.client.HTTPConnection, parts: SplitResult) -> http.client.HTTPResponse:
-    """The answer to a GET, once its headers are there; they must not drip for ever."""
-    sock = used.sock
-
-    def end() -> None:
-        with contextlib.suppress(OSError):  # it has ended
-            socket.socket.shutdown(sock, socket.SHUT_RDWR)  # below TLS, which would wait
-
-    timer = threading.Timer(min(TIMEOUT[1], patience().seconds), end)
-    timer.daemon = True
-    timer.start()
-    try:
-        if isinstance(sock, ssl.SSLSocket):
-            sock.do_handshake()
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        headers = {"User-Agent": f"tfrecorder/{__version__}"}
-        headers["Host"] = parts.netloc.encode("idna").decode()  # as it was signed
-        used.request("GET", quote(target, safe=_PLAIN), headers=headers)
-        return used.getresponse()
-    finally:
-        timer.cancel()
+def _response(used: http.client.HTTPConnection, parts: SplitResult) -> Answer:
+    """The answer to a GET, once its headers are there."""
+    used.sock.settimeout(min(TIMEOUT[1], patience().seconds))
+    if isinstance(used.sock, ssl.SSLSocket):
+        used.sock.do_handshake()
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    headers = {"User-Agent": f"tfrecorder/{__version__}"}
+    headers["Host"] = parts.netloc.encode("idna").decode()  # as it was signed
+    used.request("GET", quote(target, safe=_PLAIN), headers=headers)
+    return cast(Answer, used.getresponse())
 
 
-def _body(response: http.client.HTTPResponse) -> bytes:
-    whole = io.BytesIO()
-    wanted = response.length
-    until = time.monotonic() + patience().seconds
-    while whole.tell() != wanted and (data := response.read1(2**18)):
-        whole.write(data)
-        size = max(whole.tell(), wanted or 0)
-        if size > MAX_FILE_BYTES:
-            raise too_large(size)
-        if time.monotonic() > until + whole.tell() / SLOWEST:
-            raise TransientError("its bytes come too slowly")
-    if wanted not in (None, whole.tell()):
-        raise TransientError(f"received {whole.tell():,} of {wanted:,} bytes")
-    if wanted is None and not whole.tell():  # perhaps the end came within the headers
+def _body(response: Answer) -> bytes:
+    stated = {*response.headers.get_all("Content-Length", [])}
+    if not response.chunked and {str(response.length)} != (stated or {"None"}):
+        raise TransientError("the length that it states is none")
+    data = b"".join(response.pieces(patience().seconds, MAX_FILE_BYTES))
+    if not data and response.length is None and not response.chunked:
+        # Perhaps the end came within the headers.
         raise TransientError("received nothing, and no word of its length")
     response.close()
-    return whole.getvalue()
+    return data
 
 
 def _refused(response: http.client.HTTPResponse, is_signed: bool) -> Exception:
