@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from services.gcs.control import Gcs
 from support import dry_run, invoke
 
 import tfrecorder
-from tfrecorder.errors import DatasetError
+from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.schema import Image, Schema, Split
 
 pytest_plugins = ["services.gcs.fixtures"]
@@ -279,6 +280,25 @@ def test_a_bucket_that_keeps_what_is_removed_is_named(gcs: Gcs) -> None:
     assert words in str(tfrecorder.remove("gs://bkt/out", image, **QUIET))
     assert tfrecorder.append(frame(*"01"), "gs://bkt/out", **QUIET).removed == 2
     assert tfrecorder.verify("gs://bkt/out", absent=["img/0.png"], progress=False).ok
+
+
+def test_of_many_uris_the_same_are_found_as_of_each_alone() -> None:
+    shutil.copy("img/1.png", ODD)
+    odd = pd.DataFrame({"split": ["TRAIN"], "image_uri": [ODD]})
+    tfrecorder.convert(pd.concat([frame(*"01234"), odd]), "out", num_shards=1, **QUIET)
+    some = ["img/0.png", "0.png", "g/0.png", "img/00.png", "png", "img", "a", "", ODD, ODD[4:]]
+    many = [f"gs://photos/{n:06}.jpg" for n in range(20_000)]
+    began = time.monotonic()
+    found = files_naming("out", *some, *many)
+    assert time.monotonic() - began < 20  # it was 93 s
+    alone: dict[str, set[str]] = {}
+    for uri in [*some, *many[:3]]:
+        for file in files_naming("out", uri):
+            alone.setdefault(file, set()).add(uri)
+    assert found == alone
+    assert any(ODD in named for named in found.values())
+    with pytest.raises(OptionError, match=r"absent='\\ud800': this is no uri"):
+        tfrecorder.verify("out", absent=["\ud800"])
 
 
 @pytest.mark.slow

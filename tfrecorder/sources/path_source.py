@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.core.option import spelled
+from tfrecorder.core.option import is_text, spelled
 from tfrecorder.display.tables import cut
 from tfrecorder.errors import MissingSourceError, OptionError, SourceError
 from tfrecorder.options.convert import ConvertOptions
@@ -136,7 +136,7 @@ def uri_list(option: str, given: Iterable[str] | Path | None) -> list[str]:
         # Not splitlines: a uri may hold U+2028 and others that it takes for the end of a line.
         given = filter(None, text.replace("\r\n", "\n").split("\n"))
     uris = list(() if given is None else given)  # a Series has no truth value
-    wrong = [uri for uri in uris if not isinstance(uri, str)]
+    wrong = [uri for uri in uris if not is_text(uri)]
     if wrong:
         raise OptionError.of(option, wrong[0], "this is no uri; give texts, or a file's path.")
     return list(dict.fromkeys(map(storage.unsigned, uris)))
