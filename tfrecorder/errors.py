@@ -36,8 +36,22 @@ if TYPE_CHECKING:
     from tfrecorder.validation.report import ValidationReport
 
 
+#: Characters of a message, at most.
+_LONGEST = 10_000
+
+
+def _shortened(words: Any) -> Any:
+    """Words that quote too much of a stranger, without their middle; a remedy stands at the end."""
+    if isinstance(words, str) and len(words) > _LONGEST:
+        return f"{words[:9_000]} … {words[-900:]}"
+    return words
+
+
 class TfrecorderError(Exception):
     """The base of all errors that this package raises on purpose."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*map(_shortened, args))
 
 
 class OptionError(TfrecorderError, ValueError):

@@ -21,6 +21,7 @@ from tfrecorder import storage
 from tfrecorder.conversion import job
 from tfrecorder.conversion.convert import Conversion
 from tfrecorder.core.option import is_whole, spelled
+from tfrecorder.core.text import read_json
 from tfrecorder.display.bars import is_shown
 from tfrecorder.display.messages import command, warn
 from tfrecorder.display.tables import Report, counted, counts_in_words, readable_bytes
@@ -293,7 +294,7 @@ def _all_done(state: DatasetState, plan: Plan) -> list[DoneRecord]:
 def _parts(where: str) -> int:
     """How many parts the shards were last divided into; 1 if it was not noted."""
     with contextlib.suppress(storage.UnreadableError, ValueError):
-        parts = json.loads(storage.read_bytes(os.path.join(where, layout.PARTS)))
+        parts = read_json(storage.read_bytes(os.path.join(where, layout.PARTS)))
         return parts if is_whole(parts) and parts > 0 else 1
     return 1
 

@@ -7,6 +7,7 @@ a class called `no`: both damage names without a word.
 from __future__ import annotations
 
 import codecs
+import json
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -82,6 +83,18 @@ def composed(text: str) -> str:
     True
     """
     return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def read_json(text: str | bytes, **hooks: Any) -> Any:
+    """The value of a stranger's JSON, as `json.loads` gives it.
+
+    Raises:
+        ValueError: it is not JSON, or too deep.
+    """
+    try:
+        return json.loads(text, **hooks)
+    except RecursionError:
+        raise ValueError("its lists or objects are nested too deeply") from None
 
 
 class Plain(str):

@@ -28,6 +28,7 @@ import pandas as pd
 
 from tfrecorder import storage
 from tfrecorder.core.option import OneOf, spelled
+from tfrecorder.core.text import read_json
 from tfrecorder.core.threads import cores, map_at_once
 from tfrecorder.display.bars import is_shown, record_bar
 from tfrecorder.display.tables import Report, counted, counts_in_words
@@ -323,7 +324,7 @@ def _parts(
 def _begin(out: str, mark: dict[str, Any]) -> None:
     """Mark a folder as that of an export; refuse one that holds something else."""
     with contextlib.suppress(storage.UnreadableError, ValueError):
-        if json.loads(storage.read_bytes(os.path.join(out, _MARK))) == mark:
+        if read_json(storage.read_bytes(os.path.join(out, _MARK))) == mark:
             return
     if f"{storage.absolute(out)}/".startswith(f"{mark['of']}/"):
         raise OutputError(f"{out} is in the dataset itself; give another folder.")

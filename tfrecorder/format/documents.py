@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypedDict
 import google_crc32c
 
 from tfrecorder import storage
+from tfrecorder.core.text import read_json
 
 #: The form number of a plan's files; another number is another form.
 PLAN_VERSION = 4
@@ -57,10 +58,7 @@ def parse(data: bytes) -> Any:
     """
     if data.startswith(storage.LFS_POINTER):
         raise ValueError(f"it is {storage.LFS_WORDS}")
-    try:
-        return json.loads(data)
-    except RecursionError:
-        raise ValueError("its lists or objects are nested too deeply") from None
+    return read_json(data)
 
 
 def seal(values: Document, name: str = "crc32c") -> bytes:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image as Pictures
 
+from tfrecorder.core.text import read_json
 from tfrecorder.core.threads import Room
 from tfrecorder.images import png
 from tfrecorder.images.check import CheckedImage
@@ -40,7 +41,7 @@ def as_segmentation(cell: Any) -> str | None:
     try:
         if isinstance(cell, bytes):
             return json.dumps(rle_of(np.asarray(picture(cell)).astype(bool)))
-        value = json.loads(cell) if isinstance(cell, str) else cell
+        value = read_json(cell) if isinstance(cell, str) else cell
         if isinstance(value, Mapping):
             height, width = value["size"]
             runs = value["counts"]

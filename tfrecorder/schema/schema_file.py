@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
-import json
 import os
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from tfrecorder.core.text import decoded, distinct, read_yaml, typed
+from tfrecorder.core.text import decoded, distinct, read_json, read_yaml, typed
 from tfrecorder.errors import MissingFileError, OptionError
 from tfrecorder.schema.kinds import KINDS, Kind, Schema, settings
 
@@ -71,7 +71,7 @@ def kind_of(name: str, value: Any) -> Kind:
         return value()
     given = dict(value) if isinstance(value, Mapping) else {"kind": value}
     word = given.pop("kind", None)
-    if word not in KINDS:
+    if not isinstance(word, str) or word not in KINDS:
         near = difflib.get_close_matches(str(word), KINDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"the kinds are {', '.join(KINDS)}."
         raise OptionError.of("schema", ..., f"{name}: there is no kind {word!r}; {hint}")
@@ -86,7 +86,9 @@ def kind_of(name: str, value: Any) -> Kind:
 
 def _value(item: Any) -> Any:
     if isinstance(item, Mapping) and set(item) == {"hex"}:
-        return bytes.fromhex(item["hex"])
+        with contextlib.suppress(TypeError, ValueError):
+            return bytes.fromhex(item["hex"])
+        raise OptionError.of("schema", ..., f"hex: {item['hex']!r} is not hexadecimal digits.")
     return item
 
 
@@ -103,7 +105,7 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
             text = decoded(file.read())
         # JSON is YAML, except for tabs.
         if where.lower().endswith(".json"):
-            columns = json.loads(text, object_pairs_hook=distinct)
+            columns = read_json(text, object_pairs_hook=distinct)
         else:
             columns = _typed_columns(read_yaml(text))
     except FileNotFoundError as error:
@@ -113,7 +115,10 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
         raise OptionError.of("schema", where, f"cannot be read: {error.strerror}.") from error
     except ValueError as error:
         raise OptionError.of("schema", where, f"neither YAML nor JSON: {error}.") from error
-    return from_plain(columns)
+    try:
+        return from_plain(columns)
+    except RecursionError:  # deep enough to be read, and too deep to be shown
+        raise OptionError.of("schema", where, "its values are nested too deeply.") from None
 
 
 #: The settings that are numbers, truths or sizes; all others are names.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from tfrecorder.core.text import read_json
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import FILE_NAME, LABEL_COLUMN, URI_COLUMN
@@ -168,7 +168,7 @@ def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, Sequence[str]]:
     """The names of classes by column, as Hugging Face states them."""
     classes = {}
     try:
-        features = json.loads(metadata[b"huggingface"])["info"]["features"]
+        features = read_json(metadata[b"huggingface"])["info"]["features"]
         for column, feature in features.items():
             of = _inner(feature)
             inner = [*map(_inner, of.values())] if column == OBJECTS else [of]

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pandas as pd
 
-from tfrecorder.core.text import distinct, encoding_of
+from tfrecorder.core.text import distinct, encoding_of, read_json
 from tfrecorder.display.tables import cut
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert_values import TextForm
@@ -169,7 +168,8 @@ def read_json_lines(path: str, copy: str) -> tuple[pd.DataFrame, Schema | None]:
     lines = list(_json_lines(path, copy))
     if not any(_IMAGE in line for _, line in lines):
         return pd.DataFrame([line for _, line in lines], dtype=object), None
-    splits = [str(line.get("dataItemResourceLabels", {}).get(_ML_USE, "")) for _, line in lines]
+    stated = [_stated(path, *line) for line in lines]
+    splits = [split for split, _ in stated]
     uris = [line.get(_IMAGE, "") for _, line in lines]
     table = pd.DataFrame({SPLIT_COLUMN: splits, URI_COLUMN: uris}, dtype=object)
     if any("boundingBoxAnnotations" in line for _, line in lines):
@@ -180,7 +180,7 @@ def read_json_lines(path: str, copy: str) -> tuple[pd.DataFrame, Schema | None]:
             cells = [[box.get(key) for box in of_line] for of_line in boxes]
             table[name] = pd.Series(cells, dtype=object)
         return table, _DETECTION
-    labels = [_names(line) for _, line in lines]
+    labels = [names for _, names in stated]
     if any("classificationAnnotations" in line for _, line in lines):
         table[LABEL_COLUMN] = pd.Series(labels, dtype=object)
         return table, _SEVERAL_LABELS
@@ -198,7 +198,7 @@ def _json_lines(path: str, copy: str) -> Iterator[tuple[int, dict[str, Any]]]:
             if not text.strip():
                 continue
             try:
-                line = json.loads(text, object_pairs_hook=distinct)
+                line = read_json(text, object_pairs_hook=distinct)
             except ValueError as error:
                 raise SourceError(f"{path}: line {number} is not sound JSON: {error}.") from error
             if not isinstance(line, dict) or _NAMES.isdisjoint(line):
@@ -220,7 +220,17 @@ def _boxes(
     return boxes
 
 
-def _names(line: dict[str, Any]) -> list[Any]:
-    several = [label.get("displayName") for label in line.get("classificationAnnotations", [])]
-    single = line.get("classificationAnnotation", {}).get("displayName")
-    return several if single is None else [*several, single]
+def _stated(
+    path: str,
+    number: int,
+    line: dict[str, Any],
+) -> tuple[str, list[Any]]:
+    """The split of a line, and the names of its classes."""
+    try:
+        split = str(line.get("dataItemResourceLabels", {}).get(_ML_USE, ""))
+        names = [label.get("displayName") for label in line.get("classificationAnnotations", [])]
+        single = line.get("classificationAnnotation", {}).get("displayName")
+    except (AttributeError, TypeError) as error:
+        words = "its labels and annotations are not objects, as Vertex AI's"
+        raise SourceError(f"{path}: line {number}: {words}.") from error
+    return split, names if single is None else [*names, single]

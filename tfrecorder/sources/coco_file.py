@@ -12,7 +12,7 @@ import numpy as np
 
 from tfrecorder import storage
 from tfrecorder.core.option import spelled
-from tfrecorder.core.text import NotTextError, decoded
+from tfrecorder.core.text import NotTextError, decoded, read_json
 from tfrecorder.display.tables import counted, cut
 from tfrecorder.errors import SourceError
 from tfrecorder.images.boxes_and_masks import rle_of
@@ -103,10 +103,10 @@ def read_file(path: str, masks: bool) -> CocoFile:
     refuse_pointer(path)
     try:
         with storage.local_copy(path) as copy:
-            document = json.loads(decoded(Path(copy).read_bytes()), object_hook=slim)
+            document = read_json(decoded(Path(copy).read_bytes()), object_hook=slim)
     except NotTextError as error:
         raise SourceError(f"{path}, {error}.") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise SourceError(f"{path} is not sound JSON: {error}.") from error
     annotations = {name: made[place :: len(KEPT)] for place, name in enumerate(KEPT)}
     images = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.core.option import spelled
-from tfrecorder.core.text import NotTextError, decoded, encoding_of
+from tfrecorder.core.text import NotTextError, decoded, encoding_of, read_json
 from tfrecorder.display.messages import command
 from tfrecorder.errors import SourceError
 from tfrecorder.format import layout
@@ -185,8 +184,8 @@ def _document(data: bytes) -> dict[str, Any]:
     """
     text = decoded(data)
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
+        document = read_json(text)
+    except ValueError:
         document = None
     if not isinstance(document, dict) or not document:
         raise ValueError("is not a JSON object with values")

@@ -8,7 +8,6 @@ and nothing is decoded.
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from tfrecorder.core.text import read_json
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import BOX_COLUMNS, COLUMNS, FILE_NAME, LABEL_COLUMN, SPLIT_COLUMN
@@ -183,7 +183,7 @@ def _objects_in(cell: Any) -> list[Mapping[str, Any]]:
         ValueError: it is none of them, or has an object without a box.
     """
     if isinstance(cell, str):
-        cell = json.loads(cell or "[]")
+        cell = read_json(cell or "[]")
     if isinstance(cell, Mapping):
         lists = {key: values for key, values in cell.items() if is_list(values)}
         rows = zip(*lists.values(), strict=True)

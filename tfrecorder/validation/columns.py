@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
-import json
 import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -22,6 +21,7 @@ import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.core.option import is_text
+from tfrecorder.core.text import read_json
 from tfrecorder.display.tables import counted
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import BACKGROUND, NO_LABEL
@@ -369,11 +369,11 @@ def list_in(text: str) -> Any:
     >>> list_in('["a"]'), list_in("['a', 'b']"), list_in("[nan, 1.0]"), list_in("[1. 2.]")
     (['a'], ['a', 'b'], [nan, 1.0], None)
     """
-    with contextlib.suppress(ValueError, RecursionError):
-        return json.loads(text)
+    with contextlib.suppress(ValueError):
+        return read_json(text)
     if not {*"\"'"} & {*text}:
-        with contextlib.suppress(ValueError, RecursionError):
-            return json.loads(_CONSTANT.sub(lambda match: _IN_JSON[match[0]], text))
+        with contextlib.suppress(ValueError):
+            return read_json(_CONSTANT.sub(lambda match: _IN_JSON[match[0]], text))
     with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
         made = ast.literal_eval(text.strip())
         # Python reads texts without a comma between them as one.
