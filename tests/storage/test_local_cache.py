@@ -321,6 +321,107 @@ def test_a_folder_in_any_state(bucket: Any, local: list[Any], what: str, caplog:
     assert len(said) == (2 if what == "file" else 0)
 
 
+DAMAGED = {
+    "uri": [b"", b"\xff\xfe", b"gs://other/out", b"x" * 10_000, os.urandom(300)],
+    "counters": [b"", b"\xff" * 24, b"\0" * 24, os.urandom(24), b"x" * 5000],
+    "*.map": [b"", b"\xff", b"\xff" * 4000, os.urandom(4000), b"\1\0\0\0" * 1000],
+    "*.data": [b"", os.urandom(3000)],
+    "*.index": [b"", b"\xff" * 4000, os.urandom(4000)],
+}
+
+
+def kept_paths(name: str) -> list[Path]:
+    return [path for path in Path("cache").rglob(name) if path.is_file() and not path.is_symlink()]
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_note_costs_a_fetch(bucket: Any, local: list[Any], name: str) -> None:
+    few = local[:40]
+    for data in DAMAGED[name]:
+        assert list(Records(OUT, "TRAIN", **KEPT)[[*range(40)]]) == few
+        open_one = Records(OUT, "TRAIN", **KEPT)
+        assert open_one[0] == few[0]
+        for path in kept_paths(name):
+            path.write_bytes(data)
+        assert list(open_one[[*range(40)]]) == few
+        assert list(Records(OUT, "TRAIN", **KEPT)[[*range(40)]]) == few
+        del open_one
+        assert invoke("cache", "cache").exit_code == 0
+        cleared = invoke("cache", "cache", "--clear")
+        assert (cleared.exit_code, "removed" in cleared.stdout) == (0, True)
+        assert not kept_paths("*.data")
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+@pytest.mark.parametrize("put", ["link", "broken link", "loop", "pipe", "folder"])
+def test_no_link_is_followed(bucket: Any, local: list[Any], put: str, name: str) -> None:
+    others = Path("others")
+    others.mkdir()
+    (others / "mine").write_bytes(b"mine" * 1000)
+    assert Records(OUT, "TRAIN", **KEPT)[0] == local[0]
+    for path in kept_paths(name):
+        path.unlink()
+        if put == "pipe":
+            os.mkfifo(path)
+        elif put == "folder":
+            path.mkdir()
+        else:
+            to = {"link": others / "mine", "broken link": others / "new", "loop": path}[put]
+            path.symlink_to(to.absolute())
+    assert list(Records(OUT, "TRAIN", **KEPT)[[*range(40)]]) == local[:40]
+    for command in (["cache", "cache"], ["cache", "cache", "--clear"]):
+        result = invoke(*command)
+        assert len(result.stderr.splitlines()) <= 1
+        assert result.exit_code in (0, 1, 2)
+    assert {path.name: path.read_bytes() for path in others.iterdir()} == {"mine": b"mine" * 1000}
+
+
+def test_a_link_to_a_folder_is_not_followed(bucket: Any, local: list[Any]) -> None:
+    assert Records(OUT, "TRAIN", **KEPT)[0] == local[0]
+    (folder,) = (path.parent for path in kept_paths("uri"))
+    folder.rename("theirs")
+    before = {path.name: path.read_bytes() for path in Path("theirs").iterdir()}
+    folder.symlink_to(Path("theirs").absolute())
+    assert list(Records(OUT, "TRAIN", **KEPT)[[*range(40)]]) == local[:40]
+    for command in (["cache", "cache"], ["cache", "cache", "--clear"]):
+        assert OUT not in invoke(*command).stdout
+    assert {path.name: path.read_bytes() for path in Path("theirs").iterdir()} == before
+
+
+def test_what_is_not_the_caches_stays(bucket: Any, dataset: Path, local: list[Any]) -> None:
+    theirs = [
+        "notes.txt",
+        "a.unready/x",
+        "work/uri",
+        "work/a.map",
+        "01.unready/uri",
+        "uri",
+        "b.map",
+    ]
+    theirs += [f"{'0' * 20}/uri.txt", f"{'0' * 20}/x.map", f"{'1' * 19}/uri", f"{'1' * 21}/uri"]
+    for name in theirs:
+        path = Path("cache", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode())
+    read_all(Records(OUT, "TRAIN", **KEPT), local, seed=1)
+    (folder,) = {path.parent for path in kept_paths("*.data")}
+    among = [folder / "notes.txt", folder / "x.data", folder / f"{'0' * 20}.data"]
+    for path in among:
+        path.write_bytes(b"")
+    # One that is full looks for others that nobody uses.
+    bucket.put_folder("gs://bkt/second", dataset)
+    second = Records("gs://bkt/second", "TRAIN", cache_bytes=2**21, **KEPT)
+    read_all(second, local, seed=2)
+    del second
+    assert f"removed {OUT}" not in invoke("cache", "cache").stdout
+    invoke("cache", "cache", "--clear")
+    assert not [path for path in kept_paths("*.data") if "@" in path.name]
+    for name in theirs:
+        assert Path("cache", name).read_bytes() == name.encode()
+    assert all(path.exists() for path in among)
+    read_all(Records(OUT, "TRAIN", **KEPT), local, seed=3)
+
+
 def test_a_full_disk_is_read_past_with_one_warning(
     bucket: Any, local: list[Any], caplog: Any
 ) -> None:

@@ -6,6 +6,8 @@
     FOLDER/DATASET/FILE@VERSION.map      the state of each block
     FOLDER/DATASET/FILE@VERSION.index    where the records are
 
+Nothing else in the folder is touched, and no link is followed.
+
 A block is written and then marked, so after a kill everything that is marked is whole.  A claim to
 fetch a block is the second in which it was made, so it ends by itself if its holder dies.
 """
@@ -14,10 +16,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import glob
 import hashlib
 import os
+import re
 import shutil
+import stat
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -55,6 +58,11 @@ _FILE_BYTES = 2 * _PAGE
 _COUNTERS = "counters"
 _URI = "uri"
 _UNREADY = ".unready"
+
+#: The names of the folders of datasets, also of those that earlier versions were removing, and of
+#: the files in them.
+_FOLDER = re.compile(r"[0-9a-f]{20}(\.\d+\.unready)?")
+_FILE = re.compile(r"[0-9a-f]{20}@[0-9a-f]{20}\.(data|map|index|index\.unready)")
 
 
 class Counters(NamedTuple):
@@ -145,7 +153,7 @@ class CacheFolder:
         return self.counters().used + shutil.disk_usage(self.path).free * 9 // 10
 
     def counters(self) -> Counters:
-        data = read_part(os.path.join(self.path, _COUNTERS), 0, _FORM.size)
+        data = read_part(os.path.join(os.path.realpath(self.path), _COUNTERS), 0, _FORM.size)
         return Counters(*_FORM.unpack(data)) if len(data) == _FORM.size else Counters()
 
     def is_there(self) -> bool:
@@ -164,7 +172,7 @@ class CacheFolder:
     def _locked(self) -> Iterator[int]:
         """A block that only one thread of one process is in: the descriptor of the counters."""
         counters = os.path.join(self.path, _COUNTERS)
-        descriptor = os.open(counters, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(counters, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         until = time.monotonic() + EXPIRY
         try:
             while not _lock(descriptor):
@@ -200,7 +208,7 @@ class CacheFolder:
         while True:
             os.makedirs(folder, exist_ok=True)
             try:
-                descriptor = os.open(os.path.join(folder, _URI), os.O_RDWR | os.O_CREAT, 0o666)
+                descriptor = _open(os.path.join(folder, _URI), os.O_RDWR | os.O_CREAT)
             except FileNotFoundError:  # somebody has just removed the folder
                 continue
             if _lock(descriptor):
@@ -208,7 +216,7 @@ class CacheFolder:
                 if self.counters().used + sum(file.size for file in files) > self.most():
                     stems = {os.path.basename(file.path) for file in files}
                     for name in os.listdir(folder):
-                        if name != _URI and name.partition(".")[0] not in stems:
+                        if _FILE.fullmatch(name) and name.partition(".")[0] not in stems:
                             os.remove(os.path.join(folder, name))
                     self._recount()
             fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -217,6 +225,7 @@ class CacheFolder:
                     break
             os.close(descriptor)  # the folder was removed before we had the lock
         os.pwrite(descriptor, uri.encode(), 0)
+        os.ftruncate(descriptor, len(uri.encode()))
         return descriptor
 
     def claim(
@@ -274,16 +283,19 @@ class CacheFolder:
 
     def clear(self, oldest: bool = False) -> list[str]:
         """Remove the datasets that no process uses, or the oldest of them: their uris."""
+        held: dict[str, int] = {}
         removed: list[str] = []
         with self._locked():
             for uri, folder in self._datasets():
-                descriptor = os.open(os.path.join(folder, _URI), os.O_RDWR)
+                descriptor = _open(os.path.join(folder, _URI), os.O_RDWR)
                 if _lock(descriptor) and not (oldest and removed):
-                    os.rename(folder, f"{folder}.{time.time_ns()}{_UNREADY}")
+                    held[folder] = descriptor
                     removed.append(uri)
-                os.close(descriptor)
-        for left in _found(self.path, f"*{_UNREADY}"):
-            shutil.rmtree(left, ignore_errors=True)
+                else:
+                    os.close(descriptor)
+        for folder in held:
+            _empty(folder)
+        close_all(held.values())
         self._recount()
         return removed
 
@@ -294,18 +306,52 @@ class CacheFolder:
     def _datasets(self) -> list[tuple[str, str]]:
         """The uri and the folder of each dataset; the one that was used longest ago first."""
         datasets = []
-        paths = _found(self.path, f"*/{_URI}")
-        paths = [path for path in paths if not path.endswith(f"{_UNREADY}/{_URI}")]
-        for path in sorted(paths, key=os.path.getmtime):
-            uri = read_part(path, 0, _PAGE).decode()
-            datasets.append((uri, os.path.dirname(path)))
-        return datasets
+        for folder in self._folders():
+            path = os.path.join(folder, _URI)
+            with contextlib.suppress(OSError):  # no file of ours, or somebody is removing it
+                status = os.lstat(path)
+                if stat.S_ISREG(status.st_mode):
+                    uri = read_part(path, 0, _PAGE).decode(errors="backslashreplace")
+                    datasets.append((status.st_mtime, uri, folder))
+        return [(uri, folder) for _, uri, folder in sorted(datasets)]
+
+    def _folders(self) -> list[str]:
+        """The folders, not links to any, that have a name of ours."""
+        with os.scandir(self.path) as entries:
+            return [
+                entry.path
+                for entry in entries
+                if _FOLDER.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+            ]
 
     def _recount(self) -> None:
         """Count again what is used: who is killed may have counted what it did not write."""
         with self._locked() as descriptor:
-            used = sum(map(_used, _found(self.path, "*/")))
+            used = sum(map(_used, self._folders()))
             _put(descriptor, self.counters()._replace(used=used))
+
+
+def _open(path: str, flags: int) -> int:
+    """A descriptor of a file in a folder; neither may be a link, and no pipe is waited for."""
+    plain = os.O_NOFOLLOW | os.O_NONBLOCK
+    folder = os.open(os.path.dirname(path), os.O_DIRECTORY | plain)
+    try:
+        return os.open(os.path.basename(path), flags | plain, 0o666, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _empty(folder: str) -> None:
+    """Remove our files from the folder of a dataset, and the folder if none stays.
+
+    First the maps: what is not marked is not there.  Last the uri, whose lock is held.
+    """
+    names = os.listdir(folder)
+    for name in sorted(names, key=lambda name: (name == _URI, not name.endswith(".map"))):
+        if name == _URI or _FILE.fullmatch(name):
+            os.remove(os.path.join(folder, name))
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
 
 
 def read_part(
@@ -314,9 +360,14 @@ def read_part(
     size: int,
 ) -> bytes:
     """Bytes of a local file; fewer where it ends, none if it is not there."""
-    with contextlib.suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:
-        return os.pread(file.fileno(), size, offset)
-    return b""
+    try:
+        descriptor = _open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return b""
+    try:
+        return os.pread(descriptor, size, offset)
+    finally:
+        os.close(descriptor)
 
 
 def read_whole(path: str) -> bytes:
@@ -329,7 +380,7 @@ def _write_part(
     offset: int,
     data: bytes,
 ) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+    descriptor = _open(path, os.O_WRONLY | os.O_CREAT)
     try:
         written = 0
         while written < len(data):
@@ -345,7 +396,8 @@ def close_all(descriptors: Iterable[int], close: Callable[[int], None] = os.clos
 
 
 def _put(descriptor: int, counters: Counters) -> None:
-    os.pwrite(descriptor, _FORM.pack(*counters), 0)
+    # Of counters that were damaged only `used` is counted again.
+    os.pwrite(descriptor, _FORM.pack(*(count % 2**64 for count in counters)), 0)
 
 
 def _lock(descriptor: int) -> bool:
@@ -359,16 +411,14 @@ def _lock(descriptor: int) -> bool:
 def _used(folder: str) -> int:
     """What is used in the folder of a dataset, which somebody may be removing."""
     used = 0
-    for path in _found(folder, "*.map"):
-        used += int(np.count_nonzero(_states(path))) * BLOCK + _FILE_BYTES
-    for path in _found(folder, "*.index*"):
-        used += _paged(_size(path))
+    with contextlib.suppress(FileNotFoundError):
+        for name in filter(_FILE.fullmatch, os.listdir(folder)):
+            path = os.path.join(folder, name)
+            if name.endswith(".map"):
+                used += int(np.count_nonzero(_states(path))) * BLOCK + _FILE_BYTES
+            elif not name.endswith(".data"):
+                used += _paged(_size(path))
     return used
-
-
-def _found(folder: str, pattern: str) -> list[str]:
-    """The paths in a folder that match a pattern."""
-    return glob.glob(os.path.join(glob.escape(folder), pattern))
 
 
 def _states(path: str) -> np.ndarray:
@@ -379,7 +429,7 @@ def _states(path: str) -> np.ndarray:
 
 def _size(path: str) -> int:
     with contextlib.suppress(FileNotFoundError):
-        return os.path.getsize(path)
+        return os.lstat(path).st_size
     return 0
 
 
