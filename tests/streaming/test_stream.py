@@ -39,6 +39,7 @@ from torture.steps import Moment
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, OptionError, OutputError, SourceError
+from tfrecorder.schema import Bytes, Image, Label, Labels, Number, Schema, Split, Text
 from tfrecorder.streaming import Unusable
 
 pytest_plugins = ["services.gcs.fixtures"]
@@ -341,9 +342,56 @@ def test_sigterm_ends_the_command_in_one_line() -> None:
     wait_for(Path("out/dataset_info.json").exists)
     process.send_signal(signal.SIGTERM)
     _, words = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 143
     assert re.search(r"Stopped: \d rows? in \d generations? committed in .*/out", words)
     assert "Traceback" not in words
+
+
+CELLS = [
+    *(None, "cat", 5, True, 1.5, float("nan"), b"cat", "", [], ["cat"], ["cat", 5], [[1]]),
+    *({"a": 1}, [1.0, 2.0], [None], "\ud800", 10**400, "x" * 10_000, object()),
+]
+
+#: The column of each kind that rows have, and what a sound row has in it.
+SOUND: dict[str, tuple[Any, Any]] = {
+    "label": (Label(), "cat"),
+    "a number of a class": (Label(), 0),
+    "labels": (Labels(), ["cat", "dog"]),
+    "a number": (Number(), 1.5),
+    "numbers": (Number(shape=(2,)), [1.0, 2.0]),
+    "text": (Text(), "words"),
+    "bytes": (Bytes(), b"data"),
+    "nothing": (None, None),
+}
+
+
+@pytest.mark.parametrize("kind", SOUND)
+@pytest.mark.parametrize("every", [pytest.param(9, marks=pytest.mark.slow), 1000])
+def test_whatever_one_row_has_the_rows_beside_it_are_records(kind: str, every: int) -> None:
+    Path("in").mkdir()
+    for name in ("good", "bad"):
+        Path(f"in/{name}.jpg").write_bytes(photo(0).read_bytes())
+    column, value = SOUND[kind]
+    cells = {} if column is None else {"n": value}
+    schema = Schema(
+        split=Split(required=False),
+        image_uri=Image(),
+        **({} if column is None else {"n": column}),
+    )
+    good = {"image_uri": "in/good.jpg", **cells}
+    rows = [good]
+    for cell in CELLS:
+        for name in ("n", "label", "split", "labels", "xmin", "text", "image_uri"):
+            rows += [{"image_uri": "in/bad.jpg", **cells, name: cell}, good]
+    rows += [{"image_uri": "in/bad.jpg"}, good]
+    tfrecorder.stream(Rows(good), "out", schema=schema, **TO_ITS_END)
+    options = {**TO_ITS_END, "every_rows": every}
+    result = tfrecorder.stream(Rows(*rows), "out", **options)
+    assert result.rows == len(rows) - 1
+    named = names_in("out")
+    assert sum(named[name] for name in named if name.endswith("good.jpg")) == rows.count(good)
+    assert not [why for name, why in rejects_of("out") if name.endswith("good.jpg")]
+    assert tfrecorder.verify("out", progress=False).ok
 
 
 def test_a_source_that_fails_ends_the_stream_and_the_same_call_goes_on() -> None:

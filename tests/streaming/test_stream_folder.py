@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.streaming_cases import TO_ITS_END, Folder, contents_of, digest, names_in, photo, put
+from helpers.streaming_cases import (
+    TO_ITS_END,
+    Folder,
+    contents_of,
+    digest,
+    names_in,
+    photo,
+    put,
+    rejects_of,
+)
 from torture import streams
 
 import tfrecorder
@@ -49,6 +58,21 @@ def test_a_folder_is_taken_as_it_lies_and_grows() -> None:
     }
     assert tfrecorder.info("out").class_names == ("a", "b")
     assert tfrecorder.stream("in", "out", **options).rows == 0
+
+
+@pytest.mark.parametrize("deep", ["cat/1.jpg", "train/cat/1.jpg", "train/cat/old/1.jpg"])
+def test_a_folder_made_in_a_flat_one_does_not_end_the_stream(deep: str) -> None:
+    put("0.jpg", 0)
+    tfrecorder.stream("in", "out", **AT_ONCE)
+    put(deep, 1)
+    put("2.jpg", 2)
+    result = tfrecorder.stream("in", "out", **AT_ONCE)
+    assert (result.records, sum(result.rejects.values())) == (1, 1)
+    put("3.jpg", 3)
+    assert tfrecorder.stream("in", "out", **AT_ONCE).records == 1
+    assert names_in("out") == {"0.jpg": 1, "2.jpg": 1, "3.jpg": 1, deep: 1}
+    assert [name for name, _ in rejects_of("out")] == [deep]
+    assert tfrecorder.verify("out", progress=False).ok
 
 
 def test_a_file_that_is_written_anew_is_another_row() -> None:

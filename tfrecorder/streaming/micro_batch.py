@@ -24,7 +24,7 @@ from tfrecorder.conversion.operation import Operation, Planned, Say
 from tfrecorder.conversion.removal_marks import Marks
 from tfrecorder.conversion.same_schema import refuse_other_schema
 from tfrecorder.core.option import is_text, is_whole
-from tfrecorder.display.tables import escaped
+from tfrecorder.display.tables import cut, escaped
 from tfrecorder.errors import SourceError
 from tfrecorder.format.layout import POSITION_OF
 from tfrecorder.format.plan import PlanKind
@@ -263,22 +263,53 @@ class MicroBatch(Operation):
             sound = [at for at in range(len(cells)) if at not in self.faults]
             if not sound:
                 return None
-            table = self._table([cells[at] for at in sound])
-            if self.fields:
-                refuse_other_schema(self.path, self.fields, table)
-            if table.schema.of(Boxes):
-                raise SourceError(
-                    "boxes: a stream has one row for each image; add a table of boxes with "
-                    "`append` instead."
-                )
-            checked = check_source(table, self.options.division, self.fields, is_whole=False)
-            faulty = _faults(checked.findings)
+            try:
+                checked, faulty = self._judged([cells[at] for at in sound])
+            except SourceError:
+                faulty = self._misfits([cells[at] for at in sound])
+                if not self.fields or not faulty:
+                    raise
             if not faulty:
-                if self.fields:
-                    refuse_other_schema(self.path, self.fields, table, checked.fields)
                 index = np.asarray(sound)[checked.frame.index.to_numpy()]
                 return dataclasses.replace(checked, frame=checked.frame.set_axis(index))
             self.faults.update({sound[at]: words for at, words in faulty.items()})
+
+    def _judged(self, cells: Sequence[Any]) -> tuple[Checked, dict[int, str]]:
+        """Rows, checked, and what is wrong with some of them.
+
+        Raises:
+            SourceError: together they do not fit the dataset.
+        """
+        table = self._table(cells)
+        if self.fields:
+            refuse_other_schema(self.path, self.fields, table)
+        if table.schema.of(Boxes):
+            raise SourceError(
+                "boxes: a stream has one row for each image; add a table of boxes with "
+                "`append` instead."
+            )
+        checked = check_source(table, self.options.division, self.fields, is_whole=False)
+        faulty = _faults(checked.findings)
+        if self.fields and not faulty:
+            refuse_other_schema(self.path, self.fields, table, checked.fields)
+        return checked, faulty
+
+    def _misfits(self, cells: Sequence[Any]) -> dict[int, str]:
+        """Why rows do not fit the dataset, of each kind of row one by itself."""
+        words: dict[Any, str] = {}
+        faults = {}
+        for at, row in enumerate(cells):
+            kind = frozenset((name, type(value)) for name, value in row.items())
+            if kind not in words:
+                words[kind] = ""
+                try:
+                    self._judged([row])
+                except SourceError as error:
+                    said = str(error).removeprefix(f"the table does not fit {self.path}: ")
+                    words[kind] = f"no_fit: {said.removesuffix('. Nothing was written.')}"
+            if words[kind]:
+                faults[at] = words[kind]
+        return faults
 
     def _table(self, cells: Sequence[Any]) -> Source:
         options = self.options
@@ -359,9 +390,11 @@ def _in_types(cells: Cells, fields: Sequence[Field]) -> Cells | str:
     row = dict(cells)
     for column in fields:
         name = column.column
-        if not isinstance(column.kind, Label) or not column.num_classes or row.get(name) is None:
+        if not isinstance(column.kind, Label) or row.get(name) is None:
             continue
         label = row[name]
+        if not column.num_classes:
+            return f"no_fit: {name} {cut(str(label))!r}: the dataset has no labels"
         if not column.integer and is_whole(label):
             row[name] = str(label)
         elif column.integer and isinstance(label, str) and label.strip().isdecimal():

@@ -416,7 +416,7 @@ def check_labels(column: pd.Series, names: Sequence[str] | None) -> tuple[pd.Ser
         return column.where(~null, None), findings
     if kind == "integer":
         return _check_integers(column, null, names, findings)
-    findings.append(_check_types(column, given))
+    findings.append(_check_types(column, given, null))
     # Labels of a type that the other rules do not know would only make them fail.
     return pd.Series(
         None,
@@ -426,12 +426,17 @@ def check_labels(column: pd.Series, names: Sequence[str] | None) -> tuple[pd.Ser
     ), findings
 
 
-def _check_types(column: pd.Series, given: pd.Series) -> Finding:
-    """Labels that are neither all text nor all integers."""
+def _check_types(
+    column: pd.Series,
+    given: pd.Series,
+    null: np.ndarray,
+) -> Finding:
+    """Labels that are neither all text nor all integers; those of one row have one index."""
+    wrong = np.zeros(len(column), bool)
     types = given.map(lambda label: type(label).__name__)
     usable = given.map(_is_text_or_whole)
     if not usable.all():
-        wrong = (~usable).reindex(column.index, fill_value=False).to_numpy(dtype=bool)
+        wrong[~null] = ~usable
         are_lists = column.map(is_list).to_numpy(dtype=bool)
         if are_lists.any():  # a report holds no lists, but their text
             return flag(
@@ -447,11 +452,11 @@ def _check_types(column: pd.Series, given: pd.Series) -> Finding:
             "label {value!r}, of type {type}, is neither text nor an integer",
         )
     counts = types.value_counts()
-    odd = (types != counts.index[0]).reindex(column.index, fill_value=False).to_numpy(dtype=bool)
+    wrong[~null] = types != counts.index[0]
     shown = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     return flag(
         "mixed_label_types",
-        odd,
+        wrong,
         column,
         f"labels are of several types ({shown}): {{value!r}} is of type {{type}}",
     )
