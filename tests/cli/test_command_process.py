@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -78,6 +80,80 @@ def folder() -> Path:
     rows = "".join(f"photos/grün/{path.name},grün\n" for path in PHOTOS[:3])
     Path("photos.csv").write_text(f"image_uri,label\n{rows}", encoding="utf-8")
     return folder
+
+
+COMMANDS = [
+    ("convert", "photos.csv", "new"),
+    ("validate", "photos.csv"),
+    ("schema", "photos.csv"),
+    ("append", "photos.csv", "out", "--duplicates", "keep"),
+    ("update", "photos.csv", "out"),
+    ("remove", "out", "--where", "label=犬"),
+    ("undo", "out"),
+    ("status", "out"),
+    ("info", "out"),
+    ("verify", "out"),
+    ("repair", "out"),
+    ("inspect", "out"),
+    ("duplicates", "out"),
+    ("preview", "out"),
+    ("card", "out"),
+    ("export", "out", "given", "--to", "csv"),
+    ("compact", "out"),
+    ("info", "犬"),
+    ("convert", "犬.csv", "犬"),
+    ("cache", "犬"),
+    ("verify", "out", "--absent", "犬"),
+]
+
+
+@pytest.mark.slow
+def test_what_cannot_be_encoded_is_escaped_by_every_command() -> None:
+    Path("photos").mkdir()
+    for number, path in enumerate(PHOTOS[:4]):
+        shutil.copy(path, f"photos/{'犬ß'[number % 2]}{number}.jpg")
+    rows = [f"photos/{'犬ß'[n % 2]}{n}.jpg,{'犬ß'[n % 2]}\n" for n in range(4)]
+    Path("photos.csv").write_text("image_uri,label\n" + "".join(rows), encoding="utf-8")
+    tfrecorder.convert("photos.csv", "out", progress=False)
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+    for words in COMMANDS:
+        command = [sys.executable, "-W", "ignore", "-m", "tfrecorder", *words]
+        done = subprocess.run(command, env=environment, capture_output=True)
+        said = done.stdout.decode("cp1252") + done.stderr.decode("cp1252")
+        assert "Traceback" not in said, (words, said)
+        if "犬" not in "".join(words) and words[0] in ("convert", "info", "inspect"):
+            assert done.returncode == 0, (words, said)
+            assert "\\u72ac" in said, words
+
+
+def test_a_closed_standard_input_is_one_line() -> None:
+    command = shlex.join([sys.executable, "-m", "tfrecorder", "convert", "-", "out"])
+    done = subprocess.run(f"{command} <&-", shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: - is standard input, which is closed; give a file. ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_full_temporary_folder_is_one_line(tmp_path: Path, folder: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(small)]
+    if subprocess.run(mounted, capture_output=True).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        table = "image_uri,label\n" + "photos/a.jpg,a\n" * 5000
+        for data in (table.encode(), gzip.compress(table.encode())):
+            for words in (("convert", "-", "out"), ("validate", "-")):
+                command = [sys.executable, "-m", "tfrecorder", *words]
+                environment = {**os.environ, "TMPDIR": str(small)}
+                done = subprocess.run(command, input=data, env=environment, capture_output=True)
+                lines = done.stderr.decode().splitlines()
+                assert (done.returncode, done.stdout, len(lines)) == (1, b"", 1), lines
+                assert f"{small} cannot be written: No space left on device." in lines[0]
+                assert "set TMPDIR to a larger disk" in lines[0]
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import click
 from tfrecorder.cli.convert import SOURCE_HELP, dry_run_option, opened
 from tfrecorder.cli.options import Decorator, SharingCommand, at_option, options_of, pairs
 from tfrecorder.cli.output import result_options, show
+from tfrecorder.cli.process import ENDED_WITH, TERMINATED
 from tfrecorder.options.changes import (
     NOT_APPENDED,
     NOT_COMPACTED,
@@ -259,11 +260,17 @@ def stream(
 
 @contextlib.contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """A block in which SIGTERM, which stops services, acts like Ctrl-C."""
+    """A block in which SIGTERM, which stops services, acts like Ctrl-C, but for the exit code."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    ended = click.get_current_context().meta
+
+    def end(*_: object) -> None:
+        ended[ENDED_WITH] = TERMINATED
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
     try:
         yield
     finally:

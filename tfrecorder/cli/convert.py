@@ -37,7 +37,11 @@ dry_run_option = click.option(
 
 def opened(source: str) -> Any:
     """The SOURCE of a command: a path, or standard input for "-"."""
-    return sys.stdin.buffer if source == "-" else source
+    if source != "-":
+        return source
+    if sys.stdin is None:
+        raise click.UsageError("- is standard input, which is closed; give a file.")
+    return sys.stdin.buffer
 
 
 @click.command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import traceback
@@ -26,7 +27,7 @@ from tfrecorder.cli.look import (
     preview,
 )
 from tfrecorder.cli.output import complain, flags, one_line
-from tfrecorder.cli.process import INTERRUPTED, listen_to_ctrl_c
+from tfrecorder.cli.process import ENDED_WITH, INTERRUPTED, listen_to_ctrl_c
 from tfrecorder.cli.verify import repair, verify
 from tfrecorder.core.option import nearest, spoken_by
 from tfrecorder.display.messages import Shell
@@ -61,7 +62,12 @@ class _Group(click.Group):
         *args: Any,
         **extra: Any,
     ) -> Any:
-        """As Click's, with one line where standard output cannot be written."""
+        """As Click's, with one line where standard output cannot be written.
+
+        Letters that it cannot encode are escaped: a finished command must not end in an error.
+        """
+        if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+            sys.stdout.reconfigure(errors="backslashreplace")
         try:
             return super().main(*args, **extra)
         except OSError as error:
@@ -117,7 +123,7 @@ class _Group(click.Group):
             raise failure(one_line(str(error))) from error
         except KeyboardInterrupt as error:
             click.echo(f"\n{str(error) or 'interrupted'}", err=True)
-            ctx.exit(INTERRUPTED)
+            ctx.exit(ctx.meta.get(ENDED_WITH, INTERRUPTED))
 
 
 @contextlib.contextmanager

@@ -12,6 +12,10 @@ import signal
 import sys
 
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
+TERMINATED = 143  # 128 + SIGTERM
+
+#: The key of a context's `meta` under which the exit code of a command that was ended is kept.
+ENDED_WITH = "tfrecorder.ended"
 
 #: Bytes of address space for what is imported, Arrow's pool, and threads.  With less, C code that
 #: finds none may end the process, or wait without end.

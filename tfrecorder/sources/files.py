@@ -122,8 +122,9 @@ def _spooled(source: Any) -> Any:
     """The rest of an open file in a file that is deleted with what keeps it."""
     spooled = tempfile.NamedTemporaryFile(prefix="tfrecorder-")
     while block := source.read(2**20):
-        spooled.write(block.encode() if isinstance(block, str) else block)
-    spooled.flush()
+        with storage.failing_writes(tempfile.gettempdir(), ", or set TMPDIR to a larger disk"):
+            spooled.write(block.encode() if isinstance(block, str) else block)
+            spooled.flush()
     return spooled
 
 
