@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 from services.gcs.control import Gcs
 from services.gcs.tls_proxy import TlsProxy
-from support import patience, run, shorten_patience, shorten_pauses, wait_for
+from support import PHOTOS, patience, photo_frame, run, shorten_patience, shorten_pauses, wait_for
 
+import tfrecorder
 from tfrecorder import storage
-from tfrecorder.errors import UnreachableError
+from tfrecorder.errors import OutputError, SourceError, UnreachableError
 from tfrecorder.storage import gcs as gcs_store, gcs_requests, retry
 
 pytest_plugins = ["services.gcs.fixtures"]
@@ -164,6 +165,18 @@ def test_a_server_that_stalls_is_given_up_and_asked_again(
     assert retry.retried(lambda: store.read("gs://bkt/a"), "gs://bkt/a") == b"data"
     assert retry.retried(lambda: store.version("gs://bkt/a"), "gs://bkt/a")
     assert gcs.count("download") == gcs.count("metadata") == 2
+
+
+@pytest.mark.parametrize("name", ["in//a.jpg", "in/cat//a.jpg", "in//cat/a.jpg"])
+def test_a_folder_without_a_name_is_named(gcs: Gcs, name: str) -> None:
+    for other in (name, "in/dog/b.jpg"):
+        gcs.put(f"gs://bkt/{other}", PHOTOS[0].read_bytes())
+    words = "is in a folder without a name, between // in the bucket; move it, or list"
+    with pytest.raises(SourceError, match=words):
+        tfrecorder.validate("gs://bkt/in")
+    gcs.put("gs://bkt/out//a.jpg", b"")
+    with pytest.raises(OutputError, match=r"gs://bkt/out holds '//', which does not belong"):
+        tfrecorder.convert(photo_frame(3), "gs://bkt/out")
 
 
 def test_what_fits_no_record_is_not_read(gcs: Gcs, monkeypatch: pytest.MonkeyPatch) -> None:

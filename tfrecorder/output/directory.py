@@ -131,7 +131,7 @@ def _foreign(
     remedy: str,
 ) -> OutputError:
     return OutputError(
-        f"{output_dir} holds {min(foreign)!r}, which does not belong to a dataset that "
+        f"{output_dir} holds {min(foreign) or '//'!r}, which does not belong to a dataset that "
         f"tfrecorder wrote; {remedy}."
     )
 

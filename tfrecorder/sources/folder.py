@@ -352,6 +352,11 @@ def _images_in(
     Raises:
         SourceError: an image is at another depth.
     """
+    if nameless := next((parts for parts in files if "" in parts), None):
+        raise SourceError(
+            f"{folder}: image {'/'.join(nameless)!r} is in a folder without a name, between // in "
+            "the bucket; move it, or list the images in a table with their whole uris."
+        )
     data: dict[str, Any] = {URI_COLUMN: _texts("/".join(parts) for parts in files)}
     tops = {parts[0] for parts in places if len(parts) > 1}
     no_splits = sorted(top for top in tops if top.lower() not in SPELLINGS)
