@@ -26,8 +26,9 @@ HEAD = """# The command line
 
 `tfrecorder COMMAND --help` explains each option in full, with examples. The exit code is 0 if \
 all is well, 1 if not (`validate` found errors, `verify` faults, a conversion failed), 2 if an \
-argument or an option is wrong, and 130 after Ctrl-C. Errors are one line on standard error, in \
-colour in a terminal unless `NO_COLOR` is set. To continue an interrupted command, repeat it.
+argument or an option is wrong, 130 after Ctrl-C, and 143 after SIGTERM. Errors are one line on \
+standard error, in colour in a terminal unless `NO_COLOR` is set. To continue an interrupted \
+command, repeat it.
 
 | command | |
 |---|---|

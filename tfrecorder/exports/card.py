@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from tfrecorder import storage
 from tfrecorder.core.option import option, text
+from tfrecorder.core.text import decoded, read_yaml, typed
 from tfrecorder.core.threads import map_at_once
 from tfrecorder.display.bars import Stage, is_shown, record_bar
 from tfrecorder.display.tables import Report, counted, in_markdown
@@ -269,11 +270,9 @@ def read_card_fields(directory: str) -> CardFields:
     Raises:
         OptionError: it is not such a file; the message names the field and the remedy.
     """
-    import yaml
-
     path = os.path.join(directory, layout.CARD_YAML)
     try:
-        values = yaml.safe_load(storage.read_bytes(path)) or {}
+        values = typed(read_yaml(decoded(storage.read_bytes(path)))) or {}
         if fault := _by_name(values):
             raise OptionError(fault)
         fields = CardFields.of(values)
@@ -283,7 +282,7 @@ def read_card_fields(directory: str) -> CardFields:
         if error.code == "not_found":
             return CardFields()
         raise OptionError(f"{path} cannot be read: {error}.") from error
-    except (OptionError, yaml.YAMLError) as error:
+    except ValueError as error:
         raise OptionError(f"{path}: {' '.join(str(error).split())}") from error
 
 
