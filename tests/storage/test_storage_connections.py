@@ -188,6 +188,21 @@ def test_a_connection_is_used_again(server: Counting) -> None:
     assert server.connections == 1
 
 
+@pytest.mark.parametrize("body", [b"", b"x", bytes(700_000)])
+def test_a_connection_is_kept_whatever_is_asked_of_the_service(
+    server: Counting, body: bytes
+) -> None:
+    crc = base64.b64encode(google_crc32c.value(body).to_bytes(4, "big")).decode()
+    server.headers, server.body = {"X-Goog-Hash": f"crc32c={crc}"}, body
+    at = BucketObject(asker(server.url, AnonymousCredentials(), TIMEOUT), "bkt", "a.jpg")
+    for _ in range(3):
+        assert at.read()[0] == body
+        at.fetch(io.BytesIO())
+        with contextlib.suppress(TransientError):
+            at.describe()
+    assert server.connections == 1
+
+
 @pytest.mark.slow
 def test_threads_share_connections(server: Counting) -> None:
     send = connections.sender(server.url, TIMEOUT)

@@ -79,7 +79,9 @@ class _Timed(io.RawIOBase):
         left = self.until - time.monotonic()
         if left <= 0:
             raise TimeoutError("its bytes come too slowly")
-        self._sock.settimeout(min(left, self._longest))
+        wait = min(left, self._longest)
+        if wait != self._sock.gettimeout():
+            self._sock.settimeout(wait)
         return self._raw.readinto(buffer)
 
     def close(self) -> None:
@@ -115,11 +117,11 @@ class Answer(http.client.HTTPResponse):
         wanted = self.length
         size = 0
         began = time.monotonic()
-        while size != wanted:
+        while True:  # also of nothing is the end read, or the connection would not be kept
             if max(size, wanted or 0) > most:
                 raise too_large(max(size, wanted or 0))
             self._timed.until = began + seconds + size / SLOWEST
-            data = self.read1(2**18)
+            data = self.read1(2**18) if wanted is None else self.read(2**18)
             if not data:
                 break
             size += len(data)
