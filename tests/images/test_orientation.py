@@ -416,3 +416,31 @@ def test_a_box_is_beyond_its_image_from_a_pixel_on(form: str) -> None:
             edges = [row[f"image/object/bbox/{edge}"] for edge in ("xmin", "ymin", "xmax", "ymax")]
             due = np.divide(np.clip(box, 0, [60, 40] * 2), [60, 40] * 2)
             assert np.ravel(edges) == pytest.approx(due, abs=1e-6)
+
+
+EXPORTS = [("COCO seen", "coco"), ("YOLO", "yolo"), ("COCO seen", "csv"), ("px", "coco")]
+
+
+@pytest.mark.parametrize(
+    ("form", "to"),
+    [pytest.param(*one, marks=[] if one[1] == "coco" else pytest.mark.slow) for one in EXPORTS],
+)
+def test_an_export_has_boxes_on_the_pixels_that_it_writes(form: str, to: str) -> None:
+    given = source(form)
+    options = {"schema": schema(True, unit="pixel")} if form == "px" else {}
+    tfrecorder.convert(given, "out", progress=False, **options)
+    tfrecorder.export("out", "there", to=to, progress=False)
+    again: dict[str, Any] = {"schema": "there/schema.yaml"} if to == "csv" else {}
+    place = "there/dataset.csv" if to == "csv" else "there"
+    tfrecorder.convert(place, "again", progress=False, **again)
+    assert all(crops_right("again"))
+    assert len(crops_right("again")) == len(STORED)
+
+
+@pytest.mark.slow
+def test_an_export_of_scaled_boxes_has_them_on_its_pixels() -> None:
+    tfrecorder.convert(source("COCO stored", "stored", [1, 2], scale=0.5), "out", progress=False)
+    for to in ("coco", "yolo"):
+        tfrecorder.export("out", to, to=to, progress=False)
+        tfrecorder.convert(to, f"{to} again", progress=False)
+        assert crops_right(f"{to} again") == [True, True]
