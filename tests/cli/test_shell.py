@@ -154,7 +154,7 @@ def test_a_message_speaks_of_commands_and_conditions_not_of_python() -> None:
     Path("folder/note.txt").write_text("")
     assert "Give the output directory of a conversion," in invoke("inspect", "folder").stderr
     listed = invoke("export", "out", "given").stderr
-    assert "'--to'. Choose from: coco, csv, folder, webdataset. See" in listed
+    assert "'--to'. Choose from: coco, csv, folder, webdataset, yolo. See" in listed
     assert "Missing argument 'SOURCE'. See" in invoke("convert").stderr
 
 

@@ -94,7 +94,7 @@ def outlines(mask: np.ndarray) -> list[np.ndarray]:
     """The borders of a mask along its pixels, those of holes too, as rings of corners.
 
     >>> outlines(np.array([[True, True]]))[0].tolist()
-    [(2+0j), (2+1j), 0j, 1j]
+    [(2+0j), (2+1j), 1j, 0j]
     """
     padded = np.pad(mask, 1)
     # Each border is a step from one corner of a pixel to the next, with the mask on its right.
