@@ -253,15 +253,15 @@ def _pictures(gathered: Gathered) -> Iterator[Remark]:
             f"{unshown:,} of {records} looked at {verb} no image that Pillow decodes.",
             "images",
         )
+    known = {view.place: view for _, _, views in gathered.extremes for view in views}
     for of in gathered.unusual:
         count = len(of.images)
         shown = []
         for split, number, row in of.images[["split", "number", "row"]][:NAMED].values:
             place = f"row {_short(str(row))}" if str(row) else f"record {number:,}"
-            shown.append(f"{split} {place}")
-        named = ", ".join(shown)
-        if count > NAMED:
-            named += f" and {count - NAMED:,} more"
+            view = known.get((split, number))
+            shown.append(_short(_named(view)) if view else f"{split} {place}")
+        named = _first_few(shown, count)
         among = of.among or gathered.of_images
         verb = "is" if count == 1 else "are"
         yield Remark(f"{count:,} of {among} {verb} {of.name}: {of.words} ({named}).", "images")
@@ -318,12 +318,12 @@ def _boxes(gathered: Gathered) -> Iterator[Remark]:
         yield Remark(f"{boxes} over 90 % of the picture: {_first_few(names)}.", "boxes")
     if contrary := contrary_boxes(gathered.usable):
         pairs = counted(len(contrary), "pair of boxes is", "pairs of boxes are")
+        pairs += " nearly the same, but of different classes"
         names = [
             f"{_quoted(one.label)} and {_quoted(other.label)} on {_short(_named(one.view))}"
             for one, other in contrary
         ]
-        words = "nearly the same box of another class"
-        yield Remark(f"{pairs} {words}: {_first_few(names)}.", "boxes")
+        yield Remark(f"{pairs}: {_first_few(names)}.", "boxes")
 
 
 #: Columns of a part's images, and what of an image each is.
