@@ -61,12 +61,14 @@ class TensorFlowAccessor:
         num_rows: int = 24,
         *,
         seed: int = 0,
+        base: str | os.PathLike[str] | None = None,
     ) -> FramePreview:
         """Random images of the frame with their labels, shown in a notebook before converting.
 
         Args:
             num_rows: how many images, 1 to 200.
             seed: of the random choice, from 0.
+            base: the folder of relative paths; None is the current one.
 
         Returns:
             A value that shows itself in a notebook, and as a table when printed.  If an image
@@ -81,7 +83,7 @@ class TensorFlowAccessor:
         """
         from tfrecorder.inspection.preview import preview_frame
 
-        return preview_frame(self._frame, num_rows, seed=seed)
+        return preview_frame(self._frame, num_rows, seed=seed, base=base)
 
     @takes(FrameKeywords, AppendOptions, UpdateOptions, ConvertOptions)
     def to_tfrecord(

@@ -377,3 +377,10 @@ def test_a_record_that_cannot_be_drawn_says_why(
     page = page_of(write_records(tmp_path / "in", [annotated(**broken)]))
     assert words in page.text
     assert "0x" not in page.text  # no address of an object
+
+
+def test_a_frame_of_relative_paths_is_shown_from_their_folder(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"image_uri": [photo.name for photo in PHOTOS[:2]], "label": "a"})
+    shown = frame.tensorflow.preview(base=PHOTOS[0].parent)
+    assert [row.fault for row in shown.rows] == ["", ""]
+    assert all(row.fault for row in frame.tensorflow.preview().rows)

@@ -174,7 +174,7 @@ def test_it_reads_well(unfinished: Path) -> None:
 
 
 def test_in_a_notebook_it_is_a_table(unfinished: Path) -> None:
-    html = tfrecorder.status(unfinished)._repr_html_()
+    html = tfrecorder.status(unfinished)._repr_html_().replace(' style="text-align:left"', "")
     assert "<p>out: 39 of 52 rows (75.0%), 3 of 4 shards done</p><table>" in html
     assert "<td>TRAIN</td><td>52</td><td>39</td><td>4</td><td>3</td>" in html
 

@@ -72,6 +72,8 @@ def test_statistics_of_numbers_and_the_most_frequent_values_are_shown(every: str
 
 def test_a_notebook_shows_the_same_tables(every: str) -> None:
     html = tfrecorder.info(every)._repr_html_()
+    assert '<td style="text-align:left">matrix</td>' in html, "notebooks put texts on the right"
+    html = html.replace(' style="text-align:left"', "")
     assert "<td>matrix</td><td>number</td><td>float32</td><td></td><td>(2, 3)</td>" in html
     assert "<td>bi</td><td>TRAIN</td><td>8</td><td>2</td><td>5 &#x27;no&#x27;, 3 " in html
 

@@ -28,17 +28,22 @@ def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
 def html_table(rows: Sequence[Sequence[str]]) -> str:
     """Rows of cells, the first the header, as HTML; every cell is escaped.
 
-    >>> html_table([["class"], ["a<b"]])
-    '<table><thead><tr><th>class</th></tr></thead><tbody><tr><td>a&lt;b</td></tr></tbody></table>'
+    Texts are on the left, where notebooks put numbers and all else on the right.
+
+    >>> html_table([["n"], ["7"]])
+    '<table><thead><tr><th>n</th></tr></thead><tbody><tr><td>7</td></tr></tbody></table>'
     """
     if not rows:
         return ""
     head, *body = rows
     header = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-    lines = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in body
-    )
+    lines = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in body)
     return f"<table><thead><tr>{header}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def _html_cell(text: str) -> str:
+    left = "" if text[:1].isdigit() else ' style="text-align:left"'
+    return f"<td{left}>{html.escape(text)}</td>"
 
 
 def _markdown_table(table: Table) -> str:

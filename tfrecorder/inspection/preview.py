@@ -412,6 +412,7 @@ def preview_frame(
     num_rows: int = 24,
     *,
     seed: int = 0,
+    base: Path | None = None,
 ) -> FramePreview:
     """Random images of a frame with their labels, before a conversion.
 
@@ -419,6 +420,7 @@ def preview_frame(
         frame: has the column image_uri and, if known, split and label.
         num_rows: how many images, at most.
         seed: for the random choice.
+        base: the folder of relative paths; None is the current one.
 
     Returns:
         A value that shows itself in a notebook, and as a table when printed.  If an image cannot be
@@ -433,7 +435,7 @@ def preview_frame(
     """
     require(Whole(1, MOST_ROWS), num_rows=num_rows)
     require(Whole(0), seed=seed)
-    source = read_table(frame, ConvertOptions())
+    source = read_table(frame, ConvertOptions.of({} if base is None else {"base": base}))
     if URI_COLUMN not in source.frame:
         raise SourceError(
             f"the frame has no column {URI_COLUMN!r}; rename the column of the images: "
