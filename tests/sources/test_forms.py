@@ -432,7 +432,7 @@ CVAT = '<annotations><image id="0" name="x/a.jpg"><box label="cat" xtl="1"/></im
         ),
         ("labels.csv", "label,file\nred,x/a.jpg\nblue,y/b.jpg\n", "as the source"),
         ("labels.csv", "at,image_id,label\n0,a,cat\n1,b,dog\n", "paths such as"),
-        ("all.json", '[{"file": "x/a.jpg", "category": "cat"}]', "export them"),
+        ("all.json", '[{"file": "x/a.jpg", "category": "cat"}]', "into a CSV"),
     ],
 )
 def test_annotations_that_are_not_read_are_refused_by_name(

@@ -104,6 +104,8 @@ _OBJECT_WORDS = (
     "keypoints|labels?|class(?:es)?|class_?(?:name|id)|category|categories|category_?(?:name|id)"
 )
 _JSON = re.compile(rf'"(?:{_OBJECT_WORDS})"\s*:\s*(?!null|""|\[\s*\]|{{\s*}})[^\s]', re.I)
+#: What of these is about parts of a picture.
+_SHAPES = re.compile("box|shape|region|polygon|segmentation|points|object|annotation", re.I)
 _HOLDS = {
     ".json": _JSON,
     ".jsonl": _JSON,
@@ -186,6 +188,8 @@ def refuse_unread(listing: Listing, looks: Sequence[Look]) -> None:
         if not names_pictures:
             example = "/".join(listing.images[0])
             remedy = f"write paths such as {example!r} into a column image_uri, and {remedy}"
+    elif unread[0].ending == ".json" and names_pictures and not _SHAPES.search(text):
+        remedy = "write its classes into a CSV with the columns image_uri and label, and give that"
     elif _YOLO_LINE.search(text):
         remedy = "if they are YOLO's, put a classes.txt with the name of a class on each line there"
     more = f", and {len(unread) - 1:,} others" if len(unread) > 1 else ""
