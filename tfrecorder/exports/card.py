@@ -29,7 +29,7 @@ from tfrecorder.core.threads import map_at_once
 from tfrecorder.display.bars import Stage, is_shown, record_bar
 from tfrecorder.display.tables import Report, counted, in_markdown
 from tfrecorder.errors import DatasetError, OptionError, OutputError
-from tfrecorder.exports.export import Names
+from tfrecorder.exports.names import Names
 from tfrecorder.format import layout
 from tfrecorder.inspection.findings import find
 from tfrecorder.inspection.gather import Gathered, gather
