@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfrecorder.core.option import spelled
+from tfrecorder.core.option import speaker, spelled
 from tfrecorder.display.tables import counted, cut, one_line
 from tfrecorder.images.header import reduced_in_words
 from tfrecorder.inspection.duplicates import SameImage
@@ -213,7 +213,8 @@ def _near_copies(gathered: Gathered) -> Iterator[Remark]:
             )
     if len(near.near):
         groups = counted(near.near["group"].nunique(), "image has", "images have")
-        yield Remark(f"{groups} near copies; `tfrecorder.duplicates(…)` lists them.", "duplicates")
+        call = speaker().called("duplicates", gathered.info.directory)
+        yield Remark(f"{groups} near copies; {call} lists them.", "duplicates")
     for note in near.notes:
         yield Remark(f"Near copies: {note}", "duplicates", "unknown")
     for words in near.damaged:
