@@ -264,6 +264,7 @@ def test_the_command_says_what_it_abandoned() -> None:
     assert printed == {
         "output_dir": "out",
         "kind": "append",
+        "line": "",
         "rows": 8,
         "shards": 2,
         "generation": 2,

@@ -66,6 +66,7 @@ def test_an_append_is_taken_back_with_all_that_it_brought() -> None:
     assert files("out") == after
     assert str(planned) == (
         "out: would take back generation 2, an append of 9 rows in 3 shards, 2 classes\n\n"
+        f"in the history: {tfrecorder.history('out')[0]}\n"
         "classes that go: 2: 'yak', 'zebra'"
     )
     result = tfrecorder.undo("out")

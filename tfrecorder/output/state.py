@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from tfrecorder import storage
-from tfrecorder.errors import OptionError, OutputError
+from tfrecorder.errors import OptionError, OutputError, UnreachableError
 from tfrecorder.format import layout
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
@@ -101,10 +101,20 @@ class DatasetState:
         return self.newest.digest not in (self.pending.follows.previous, self.pending.digest)
 
 
+class Outage(str):
+    """What could not be done because a disk or a service was away, in words."""
+
+
 def refuse_left(left: str) -> None:
-    """Raise an OutputError if what an operation left cannot be removed, in these words."""
+    """Raise an error if what an operation left cannot be removed, in these words.
+
+    Raises:
+        UnreachableError: it may be possible later.
+        OutputError: otherwise.
+    """
     if left:
-        raise OutputError(f"{left} Until then nothing new is written there.")
+        error = UnreachableError if isinstance(left, Outage) else OutputError
+        raise error(f"{left} Until then nothing new is written there.")
 
 
 def output_path(

@@ -44,7 +44,7 @@ from tfrecorder.sources.path_source import (
     uri_below,
 )
 from tfrecorder.sources.table import MASK_COLUMN, RawTable
-from tfrecorder.storage.uris import stem_of
+from tfrecorder.storage.uris import relative, stem_of
 
 #: The folders of a path, and the name.
 Parts = tuple[str, ...]
@@ -357,7 +357,7 @@ def _images_in(
             f"{folder}: image {'/'.join(nameless)!r} is in a folder without a name, between // in "
             "the bucket; move it, or list the images in a table with their whole uris."
         )
-    data: dict[str, Any] = {URI_COLUMN: _texts("/".join(parts) for parts in files)}
+    data: dict[str, Any] = {URI_COLUMN: _texts(_uri_of(parts) for parts in files)}
     tops = {parts[0] for parts in places if len(parts) > 1}
     no_splits = sorted(top for top in tops if top.lower() not in SPELLINGS)
     with_split = bool(tops) and not no_splits
@@ -381,6 +381,11 @@ def _images_in(
         )
     labels = (parts[-2] if len(parts) == depth else "" for parts in places)
     return pd.DataFrame({**data, LABEL_COLUMN: _texts(labels)})
+
+
+def _uri_of(parts: Sequence[str]) -> str:
+    path = "/".join(parts)
+    return relative(path) if parts[0].endswith(":") else path
 
 
 def _texts(names: Iterable[str]) -> pd.Series:

@@ -18,7 +18,7 @@ from tfrecorder.storage.connections import access
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 #: A scheme whose slashes were lost, of which pathlib leaves one.  Nobody's folder is called so.
-_CUT = r"^(gs|s3|s3a|az|abfs|abfss|hdfs|https?|file):/?([^/]|$)"
+_CUT = r"^(gs|s3|s3a|az|abfs|abfss|hdfs|https?|file):/([^/]|$)"
 
 #: Schemes of images that are read by plain GETs; nothing else is.
 WEB = ("http", "https")
@@ -59,6 +59,15 @@ def mended(uri: str) -> str:
         return uri
     kind, _, path = uri.partition(":")
     return f"{kind}://{path if kind.lower() == 'file' else path.removeprefix('/')}"
+
+
+def relative(path: str) -> str:
+    """A path below a folder as a uri, which a folder called as a scheme does not make another.
+
+    >>> relative("a/b.jpg"), relative("file:/b.jpg")
+    ('a/b.jpg', './file:/b.jpg')
+    """
+    return path if mended(path) == path else f"./{path}"
 
 
 def given_path(path: str | os.PathLike[str]) -> str:

@@ -16,6 +16,7 @@ from tfrecorder.format.manifest import Manifest
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.output.directory import names_in, remove_leftovers
 from tfrecorder.output.staging import Files, list_folders
+from tfrecorder.output.state import Outage
 from tfrecorder.reading.commits import Commit, commit_numbers, stored_card
 from tfrecorder.writing.public_files import class_files, descriptions, lists_as_of, lists_of
 
@@ -37,11 +38,14 @@ def finish(
     Returns:
         What could not be done, in words; "" if all is done.
     """
+    kind: type[str] = str
     try:
         left = _follow(output_dir, plan, manifest, row_lists)
     except (OSError, storage.UnreadableError, UnreachableError) as error:
         left = f"{output_dir} is not tidied up: {str(error).rstrip('.')}."
-    return left and f"{left} The dataset is committed and whole, and the next call tries again."
+        kind = Outage if isinstance(error, UnreachableError) else str
+    again = "The dataset is committed and whole, and the next call tries again."
+    return kind(f"{left} {again}" if left else "")
 
 
 def _follow(
