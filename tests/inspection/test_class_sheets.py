@@ -127,3 +127,18 @@ def test_a_class_has_one_colour_in_all_pictures(tmp_path: Path) -> None:
     assert len(keys) == len(names)
     drawn = re.findall(r'stroke="(#\w{6})"', page)
     assert {*drawn} == {colour for colour, _ in keys}
+
+
+@pytest.mark.slow
+def test_each_split_is_compared_where_there_are_too_many_objects(tmp_path: Path) -> None:
+    photos = pd.concat([photo_frame()] * 7, ignore_index=True)[["image_uri"]]
+    frame = photos.assign(split="TRAIN")
+    frame.loc[frame.index[-4:], "split"] = "TEST"
+    sides = [number / 20 for number in range(16)]
+    for name, shift in (("x_min", 0), ("y_min", 0), ("x_max", 0.2), ("y_max", 0.2)):
+        frame[name] = [[side + shift for side in sides]] * len(frame)
+    is_test = frame["split"] == "TEST"
+    frame["label"] = [["of test" if test else "of train"] * 16 for test in is_test]
+    tfrecorder.convert(frame, tmp_path / "out", **QUIET)
+    sheets = sheets_in(tfrecorder.preview(tmp_path / "out", progress=False).page)
+    assert {*sheets} == {"of test", "of train"}

@@ -120,3 +120,5 @@ def test_what_does_not_fit_is_named(out: Path, tmp_path: Path) -> None:
     other = tfrecorder.suspects(out, None, right).assign(row=[98, 99])
     with pytest.raises(OptionError, match="the dataset has no such row"):
         tfrecorder.preview(out, suspects=other, progress=False)
+    with pytest.raises(OptionError, match="no column 'suggested'; give what"):
+        tfrecorder.preview(out, suspects=tfrecorder.to_frame(out), progress=False)

@@ -60,8 +60,10 @@ from tfrecorder.reading.info import DatasetInfo, info, summed
 from tfrecorder.reading.record_set import Record, read_numbered
 from tfrecorder.reading.shard_tables import read_row_list
 
-#: So many of the images of each split that are looked at are decoded in full size, for their blur.
+#: So many of the images of each split that are looked at are decoded in full size, for their blur,
+#: and so many are compared with others for the class sheets.
 IN_FULL = 100
+COMPARED = 1000
 
 #: Pictures in a row of examples: the darkest, the brightest, or those that are unusual.
 EXAMPLES = 8
@@ -224,8 +226,9 @@ def gather(
     seed = options.seed
     drawn = draw(stored, max(options.num_records, per_split), seed)
     in_full = {split: {*numbers[:IN_FULL]} for split, numbers in drawn.items()}
+    compared = {split: {*numbers[:COMPARED]} for split, numbers in drawn.items()}
     with ThreadPool() as pool:
-        looker = _Looker(stored, in_full, pool, stage)
+        looker = _Looker(stored, in_full, compared, pool, stage)
         seen: dict[str, list[RecordView]] = {split: [] for split in drawn}
         for view in looker.views(drawn, "decoding"):
             seen[view.split].append(view)
@@ -242,7 +245,9 @@ def gather(
                 near = NearCopies(notes=[str(error)])
         near_pairs = near.pairs(SHOWN_GROUPS) if near else []
         every_view = [*itertools.chain(*seen.values())]
-        sheets = sheets_of(every_view)
+        # Split by split in turn: only so many objects are compared.
+        in_turn = itertools.chain.from_iterable(itertools.zip_longest(*seen.values()))
+        sheets = sheets_of([*filter(None, in_turn)])
         if sheets is not None:
             sheets = replace(sheets, shown=looker.tiled(sheets.shown))
         boxes = looker.tiled(extreme_boxes(every_view))
@@ -289,11 +294,13 @@ class _Looker:
 
     Attributes:
         in_full: the numbers of the records of each split whose details are shown too.
+        compared: of those that are compared with others.
         stage: part of a progress bar.
     """
 
     stored: StoredDataset
     in_full: Mapping[str, Collection[int]]
+    compared: Mapping[str, Collection[int]]
     pool: ThreadPool
     stage: Stage
 
@@ -326,11 +333,15 @@ class _Looker:
         Raises:
             OptionError: a row is not in the dataset.
         """
+        number = "source_row" if "source_row" in suspects else "row"
+        if missing := {number, "suggested"} - {*suspects.columns}:
+            words = f"it has no column {min(missing)!r}; give what `tfrecorder.suspects` returns."
+            raise OptionError.of("suspects", ..., words)
         chosen = suspects[:PER_CLASS]
-        wanted = chosen["source_row" if "source_row" in chosen else "row"].tolist()
+        wanted = chosen[number].tolist()
         places: dict[int, Place] = {}
         for split in self.stored.splits:
-            rows = to_frame(self.stored.directory, split).index
+            rows = to_frame(self.stored.directory, split, at=self.stored.commit).index
             places |= {row: (split, place) for place, row in enumerate(rows) if row in wanted}
         if unknown := [row for row in wanted if row not in places]:
             raise OptionError.of("suspects", unknown[0], "the dataset has no such row.")
@@ -367,8 +378,14 @@ class _Looker:
         record: Record,
         side: int | None,
     ) -> RecordView:
-        is_in_full = side is None and record.number in self.in_full[record.split]
-        return look(record, self.stored, side, is_in_full)
+        if side is not None:
+            return look(record, self.stored, side)
+        return look(
+            record,
+            self.stored,
+            in_full=record.number in self.in_full[record.split],
+            is_compared=record.number in self.compared[record.split],
+        )
 
     def pictures(
         self,
@@ -483,11 +500,13 @@ def look(
     stored: StoredDataset,
     side: int | None = None,
     in_full: bool = False,
+    is_compared: bool = False,
 ) -> RecordView:
     """A record whose image is decoded; with its picture, if the longer side of one is given.
 
     Args:
         in_full: decode the image in its full size too, for its blur.
+        is_compared: note what class sheets compare of it.
     """
     features = record.features
     image = image_of(features, stored)
@@ -509,7 +528,8 @@ def look(
         if side is None:
             view = replace(view, blur=blur_of(image)) if in_full else view
             boxes = boxes_of(features, stored, (width, height))
-            return replace(view, boxes=boxes, looks=looks_in(pixels, boxes))
+            looks = looks_in(pixels, boxes) if is_compared else None
+            return replace(view, boxes=boxes, looks=looks)
         # The picture is kept if its mask does not decode, or its boxes are unsound.
         view = replace(view, jpeg=to_jpeg(pixels), thumb=pixels.size)
         if view.masked:
