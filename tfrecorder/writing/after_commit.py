@@ -38,14 +38,16 @@ def finish(
     Returns:
         What could not be done, in words; "" if all is done.
     """
-    kind: type[str] = str
+    is_away = False
     try:
         left = _follow(output_dir, plan, manifest, row_lists)
     except (OSError, storage.UnreadableError, UnreachableError) as error:
         left = f"{output_dir} is not tidied up: {str(error).rstrip('.')}."
-        kind = Outage if isinstance(error, UnreachableError) else str
-    again = "The dataset is committed and whole, and the next call tries again."
-    return kind(f"{left} {again}" if left else "")
+        is_away = isinstance(error, UnreachableError)
+    if not left:
+        return ""
+    words = f"{left} The dataset is committed and whole, and the next call tries again."
+    return Outage(words) if is_away else words
 
 
 def _follow(
