@@ -311,7 +311,7 @@ def _archive(
     if name in written:
         with open(os.devnull, "wb") as nowhere:
             return _write_archive(part, nowhere)
-    made = list[Written]()
+    made = []
     storage.publish_by(out, name, lambda file: made.extend(_write_archive(part, file)))
     return made
 
@@ -326,7 +326,7 @@ def _write_archive(part: _Part, file: BinaryIO) -> list[Written]:
     records = zip(rows, part.records(), strict=True)
     made = []
     for number, (values, (_, pictures)) in enumerate(records, part.first):
-        files = dict[str, str]()
+        files = {}
         members = {}
         for name, data in pictures.items():
             ending = _endings(data)[0][1:]

@@ -46,7 +46,7 @@ def choose(
     require(check_where, where=where)
     chosen = np.ones(len(frame), bool)
     fault = None
-    gone: list[str] = []
+    gone = []
     if callable(where):
         chosen = _by_function(frame, where)
     else:

@@ -104,7 +104,7 @@ def _some_records(
     last: int | None,
 ) -> list[Sample]:
     """The first records of a file, and the one that begins at the byte `last`."""
-    samples: list[Sample] = []
+    samples = []
     size = 0
     try:
         with open_shard(shard) as file:

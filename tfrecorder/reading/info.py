@@ -472,7 +472,7 @@ def info(
     with storage.failing_as(DatasetError, where):
         stored = open_dataset(where, at, named)
         card = None
-        every: list[Commit] = []
+        every = []
         if stored.commit is not None:
             card = stored_card(where)
             every = commits(where, opened_commit(where, stored.commit))

@@ -13,8 +13,21 @@ from functools import cached_property
 from typing import Any
 
 from tfrecorder.errors import OptionError
-from tfrecorder.schema import keys, kinds
+from tfrecorder.schema import keys
 from tfrecorder.schema.keys import Feature
+from tfrecorder.schema.kinds import (
+    FILES,
+    Boxes,
+    File,
+    Image,
+    Kind,
+    Label,
+    Labels,
+    Mask,
+    Number,
+    Schema,
+    ValueKind,
+)
 from tfrecorder.schema.schema_file import kind_of, plain_kind
 
 _NUMBER_KINDS = {"float32": "float", "int64": "int64", "bool": "bool"}
@@ -44,7 +57,7 @@ class Field:
     """
 
     column: str
-    kind: kinds.Kind
+    kind: Kind
     key: str
     names: tuple[str, ...] | None = None
     num_classes: int | None = 0
@@ -69,25 +82,25 @@ class Field:
             return self.held
         key = self.key
         kind = self.kind
-        if isinstance(kind, kinds.FILES):
-            encoded = "bytes" if isinstance(kind, kinds.File) else kind.word
+        if isinstance(kind, FILES):
+            encoded = "bytes" if isinstance(kind, File) else kind.word
             words = {"encoded": encoded, "format": "text", "filename": "text"}
-            if isinstance(kind, kinds.Image):
+            if isinstance(kind, Image):
                 deep = ("depth",) if self.depth == 16 else ()
                 words |= dict.fromkeys(("height", "width", "channels", *deep), "int64")
             return tuple(Feature(f"{key}/{name}", word) for name, word in words.items())
-        if isinstance(kind, (kinds.Label, kinds.Labels)):
-            shape = () if isinstance(kind, kinds.Label) else (None,)
+        if isinstance(kind, (Label, Labels)):
+            shape = () if isinstance(kind, Label) else (None,)
             return Feature(f"{key}/label", "label", shape), Feature(f"{key}/text", "text", shape)
-        if isinstance(kind, kinds.Boxes):
+        if isinstance(kind, Boxes):
             # Whole boxes first, because boxes are counted by the last key: the class or an edge.
             made = {f"{key}/mask": "mask"} if kind.masks else {}
             made |= dict.fromkeys([*filter(None, [self.tfds_boxes_key]), *self.edges], "float")
             if kind.label is not None:
                 made |= {f"{key}/class/label": "label", f"{key}/class/text": "text"}
             return tuple(Feature(name, word, (None,)) for name, word in made.items())
-        if isinstance(kind, kinds.ValueKind):
-            word = _NUMBER_KINDS[kind.dtype] if isinstance(kind, kinds.Number) else kind.word
+        if isinstance(kind, ValueKind):
+            word = _NUMBER_KINDS[kind.dtype] if isinstance(kind, Number) else kind.word
             return (Feature(key, word, kind.shape),)
         raise TypeError(f"a column of kind {kind.word} makes no feature")
 
@@ -102,17 +115,17 @@ class Field:
 
         None for any other column, and for boxes that are stored only by their edges.
         """
-        return f"{self.key}/bbox" if isinstance(self.kind, kinds.Boxes) and self.for_tfds else None
+        return f"{self.key}/bbox" if isinstance(self.kind, Boxes) and self.for_tfds else None
 
     @property
     def for_tfds(self) -> bool:
         """True if TFDS's own features describe its boxes or masks."""
-        return isinstance(self.kind, (kinds.Boxes, kinds.Mask)) and self.kind.tfds_features
+        return isinstance(self.kind, (Boxes, Mask)) and self.kind.tfds_features
 
     @property
     def label_map(self) -> tuple[str, ...] | None:
         """The class names of boxes whose class 0 is the background; None for any other column."""
-        reserved = isinstance(self.kind, kinds.Boxes) and self.kind.background_class
+        reserved = isinstance(self.kind, Boxes) and self.kind.background_class
         return self.class_names if reserved else None
 
     @cached_property
@@ -121,7 +134,7 @@ class Field:
 
         None if each edge has a key, as in everything that this package writes.
         """
-        if isinstance(self.kind, kinds.Boxes):
+        if isinstance(self.kind, Boxes):
             for feature in self.held or ():
                 if feature.shape[-1:] == (4,):
                     return feature.key
@@ -130,21 +143,17 @@ class Field:
     @cached_property
     def in_pixels(self) -> bool:
         """True for boxes that the record holds in pixels; this package writes only fractions."""
-        return (
-            self.held is not None
-            and isinstance(self.kind, kinds.Boxes)
-            and self.kind.unit == "pixel"
-        )
+        return self.held is not None and isinstance(self.kind, Boxes) and self.kind.unit == "pixel"
 
     @cached_property
     def masks_key(self) -> str | None:
         """For boxes with a mask for each object, the key of the masks; None if there are none."""
-        return next(self._keys("mask"), None) if isinstance(self.kind, kinds.Boxes) else None
+        return next(self._keys("mask"), None) if isinstance(self.kind, Boxes) else None
 
     @property
     def depth(self) -> int:
         """For an image, the bits of a channel; 8 for any other column."""
-        return self.kind.depth if isinstance(self.kind, kinds.Image) else 8
+        return self.kind.depth if isinstance(self.kind, Image) else 8
 
     @cached_property
     def encoded_key(self) -> str:
@@ -154,8 +163,8 @@ class Field:
     @property
     def of_boxes(self) -> bool:
         """True for boxes, and for values of which each box has one."""
-        is_value_of = isinstance(self.kind, kinds.ValueKind) and self.kind.of is not None
-        return is_value_of or isinstance(self.kind, kinds.Boxes)
+        is_value_of = isinstance(self.kind, ValueKind) and self.kind.of is not None
+        return is_value_of or isinstance(self.kind, Boxes)
 
     @cached_property
     def uri_key(self) -> str:
@@ -188,37 +197,37 @@ class Field:
     @property
     def is_unlabelled(self) -> bool:
         """True for a label without any class: each is -1, and its text empty."""
-        return isinstance(self.kind, kinds.Label) and self.num_classes == 0
+        return isinstance(self.kind, Label) and self.num_classes == 0
 
 
 #: The columns of a table or of a dataset.
 Fields = tuple[Field, ...]
 
 
-def fields_of(schema: kinds.Schema) -> Fields:
+def fields_of(schema: Schema) -> Fields:
     """The columns of a schema that make features, with their keys; vocabularies not known yet.
 
     Raises:
         OptionError: two columns would make the same key.
     """
-    images = schema.of(kinds.Image)
-    masks = schema.of(kinds.Mask)
-    classes = schema.of(kinds.Label, kinds.Labels)
+    images = schema.of(Image)
+    masks = schema.of(Mask)
+    classes = schema.of(Label, Labels)
     made = []
     for name, kind in schema.fields:
-        if isinstance(kind, kinds.Image):
+        if isinstance(kind, Image):
             made.append(Field(name, kind, "image" if len(images) == 1 else _stem(name)))
-        elif isinstance(kind, kinds.Mask):
+        elif isinstance(kind, Mask):
             alone = len(masks) == 1 and len(images) == 1
             made.append(Field(name, kind, "image/segmentation/class" if alone else _stem(name)))
-        elif isinstance(kind, (kinds.Label, kinds.Labels)):
+        elif isinstance(kind, (Label, Labels)):
             alone = len(classes) == 1 and len(images) == 1
             made.append(Field(name, kind, "image/class" if alone else name))
-        elif isinstance(kind, kinds.File):
+        elif isinstance(kind, File):
             made.append(Field(name, kind, _stem(name)))
-        elif isinstance(kind, kinds.Boxes):
+        elif isinstance(kind, Boxes):
             made.append(Field(name, kind, "image/object"))
-        elif isinstance(kind, kinds.ValueKind):
+        elif isinstance(kind, ValueKind):
             made.append(Field(name, kind, f"image/object/{name}" if kind.of else name))
     counts = Counter(feature.key for feature in record_features(made))
     for key, count in counts.items():
@@ -242,29 +251,29 @@ def record_features(fields: Iterable[Field]) -> tuple[Feature, ...]:
     return (*made, Feature(keys.SOURCE_ID, "text"))
 
 
-def of_kind(fields: Iterable[Field], *wanted: type[kinds.Kind]) -> list[Field]:
+def of_kind(fields: Iterable[Field], *wanted: type[Kind]) -> list[Field]:
     """Those of some columns that are of one of these kinds."""
     return [field for field in fields if isinstance(field.kind, wanted)]
 
 
 def primary_image(fields: Iterable[Field]) -> Field | None:
     """The image that sizes and suspects refer to: the first; None without images."""
-    return next(iter(of_kind(fields, kinds.Image)), None)
+    return next(iter(of_kind(fields, Image)), None)
 
 
 def primary_file(fields: Sequence[Field]) -> Field | None:
     """The file that rejects refer to: the first image, or else the first file; None without."""
-    return primary_image(fields) or next(iter(of_kind(fields, kinds.File)), None)
+    return primary_image(fields) or next(iter(of_kind(fields, File)), None)
 
 
 def file_fields(fields: Iterable[Field]) -> list[Field]:
     """The columns whose cells are files."""
-    return of_kind(fields, *kinds.FILES)
+    return of_kind(fields, *FILES)
 
 
 def image_fields(fields: Iterable[Field]) -> list[Field]:
     """The columns whose cells are files, but for masks."""
-    return of_kind(fields, kinds.Image, kinds.File)
+    return of_kind(fields, Image, File)
 
 
 def with_validators(
@@ -277,7 +286,7 @@ def with_validators(
     """
 
     def replaced(field: Field) -> Field:
-        if not isinstance(field.kind, kinds.File):
+        if not isinstance(field.kind, File):
             return field
         own = None if validators is None else validators.get(field.column, field.kind.validator)
         return replace(field, kind=replace(field.kind, validator=own))
@@ -299,7 +308,7 @@ def class_field(fields: Iterable[Field]) -> Field | None:
 
 def image_of(mask: Field, fields: Sequence[Field]) -> Field:
     """The image that a mask, or masks of objects, belong to."""
-    images = of_kind(fields, kinds.Image)
+    images = of_kind(fields, Image)
     return next(f for f in images if getattr(mask.kind, "of", None) in (None, f.column))
 
 

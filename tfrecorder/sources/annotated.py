@@ -165,7 +165,7 @@ def refuse_unread(listing: Listing, looks: Sequence[Look]) -> None:
     It names pictures that are there, or has the name of one, and holds boxes, shapes or classes.
     """
     holding = [look for look in looks if _may_hold(look)]
-    mentioned = set[str]()  # the names of a million pictures would take memory
+    mentioned = set()  # the names of a million pictures would take memory
     for look in holding:
         text = look.text.lower()
         mentioned |= {stem_of(look.path.lower()), *_PICTURE.findall(text), *_WORD.findall(text)}

@@ -142,7 +142,7 @@ def with_sidecar_files(raw: RawTable, schema: Schema) -> tuple[RawTable, int]:
         except ValueError as error:
             words = f"{stems[row]}.json {error}"
             findings.append(bad_annotation(row, URI_COLUMN, uris[row], words))
-    columns: dict[str, list[Any]] = {}
+    columns = {}
     for name in wanted:
         columns[name] = [document.get(name) for document in documents]
     empty = {name for name, cells in columns.items() if cells.count(None) == len(uris)}

@@ -16,7 +16,6 @@ from tfrecorder.errors import SourceError
 from tfrecorder.images.reencode import is_picture
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Frame, Path
-from tfrecorder.schema import kinds
 from tfrecorder.schema.keys import (
     BOX_COLUMNS,
     LABEL_COLUMN,
@@ -24,7 +23,22 @@ from tfrecorder.schema.keys import (
     URI_COLUMN,
     number_column,
 )
-from tfrecorder.schema.kinds import BEYOND_FLOAT32, Schema
+from tfrecorder.schema.kinds import (
+    BEYOND_FLOAT32,
+    DEFAULT_SCHEMA,
+    Bytes,
+    Ignore,
+    Image,
+    Kind,
+    Label,
+    Labels,
+    Mask,
+    Number,
+    Schema,
+    Split,
+    Text,
+    ValueKind,
+)
 from tfrecorder.sources.cells import is_data_uri
 from tfrecorder.sources.files import looks_like_image
 from tfrecorder.sources.hugging_face import is_hugging_face
@@ -92,8 +106,8 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
     if raw.schema is not None:
         schema = with_classes(raw.schema, raw.classes)
         return with_orientation(schema, raw, (), table, raw.base)[0]
-    table = table if raw.typed else with_integers(table, kinds.DEFAULT_SCHEMA)
-    made: dict[str, kinds.Kind] = {}
+    table = table if raw.typed else with_integers(table, DEFAULT_SCHEMA)
+    made: dict[str, Kind] = {}
     numbered = [name for name in names if _NUMBERED_LABEL.fullmatch(name)]
     by_name = kinds_by_name(table)
     number = number_column((), beside=names)
@@ -104,31 +118,31 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
     for name in names:
         column = as_objects(table[name])
         if name == number and stated_numbers(table[name]) is not None:
-            made[name] = kinds.Ignore()
+            made[name] = Ignore()
         elif "boxes" in by_name and name in (*BOX_COLUMNS, LABEL_COLUMN):
             made["boxes"] = by_name["boxes"]
         elif name in numbered and len(numbered) > 1:
-            made.setdefault("labels", kinds.Labels(columns=tuple(numbered)))
+            made.setdefault("labels", Labels(columns=tuple(numbered)))
         elif name in raw.cells:
-            made[name] = kinds.Image()
+            made[name] = Image()
         elif name in (LABEL_COLUMN, "labels"):
-            made[name] = kinds.Labels() if column.dropna().map(is_list).any() else kinds.Label()
+            made[name] = Labels() if column.dropna().map(is_list).any() else Label()
         elif name == likely[SPLIT_COLUMN] and SPLIT_COLUMN not in names:
-            made[name] = kinds.Split()
+            made[name] = Split()
         else:
             made[name] = by_name.get(name) or _with_default(_guess(column), column)
         is_label = name == likely[LABEL_COLUMN] and LABEL_COLUMN not in names
         if is_label and name in made and _may_be_classes(made[name]):
-            made[name] = kinds.Label()
-        if made.get(name) == kinds.Ignore() and column.map(is_time).any():
+            made[name] = Label()
+        if made.get(name) == Ignore() and column.map(is_time).any():
             warn(
                 f"column {name!r} is ignored: a record holds no dates and times; "
                 f"`frame[{name!r}].astype(str)` makes texts of them"
             )
-    if all(isinstance(kind, (kinds.Ignore, kinds.Split)) for kind in made.values()):
+    if all(isinstance(kind, (Ignore, Split)) for kind in made.values()):
         raise SourceError(f"no column could make a feature; the columns are {names}.")
-    masks = [name for name, kind in made.items() if isinstance(kind, kinds.Mask)]
-    images = [name for name, kind in made.items() if isinstance(kind, kinds.Image)]
+    masks = [name for name, kind in made.items() if isinstance(kind, Mask)]
+    images = [name for name, kind in made.items() if isinstance(kind, Image)]
     if "boxes" in made and not images:
         likely_image = nearest_name(URI_COLUMN, names)
         if likely_image not in made:
@@ -136,71 +150,71 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
                 f"there are boxes, but no column {URI_COLUMN!r} with their images; the columns are "
                 f"{names}. Rename the one that has them."
             )
-        made[likely_image] = kinds.Image()
+        made[likely_image] = Image()
     if masks and len(images) > 1:
-        made |= {name: kinds.Mask(of=images[0]) for name in masks}
+        made |= {name: Mask(of=images[0]) for name in masks}
     return with_classes(Schema(made), raw.classes)
 
 
-def _may_be_classes(kind: kinds.Kind) -> bool:
+def _may_be_classes(kind: Kind) -> bool:
     """True for a kind of texts or of integers, one a row."""
-    is_whole = isinstance(kind, kinds.Number) and kind.dtype == "int64"
-    return (isinstance(kind, kinds.Text) or is_whole) and getattr(kind, "shape", None) == ()
+    is_whole = isinstance(kind, Number) and kind.dtype == "int64"
+    return (isinstance(kind, Text) or is_whole) and getattr(kind, "shape", None) == ()
 
 
-def _guess(column: pd.Series) -> kinds.Kind:
+def _guess(column: pd.Series) -> Kind:
     cells = column.dropna()
     if not len(cells):
-        return kinds.Ignore()
+        return Ignore()
     if cells.map(is_list).all():
         try:
             return _guess_lists([np.asarray(cell) for cell in cells])
         except ValueError:  # lists of different lengths in a list
-            return kinds.Ignore()
+            return Ignore()
     if cells.map(_holds_image).all():
-        return kinds.Image()
+        return Image()
 
     def are(*types: type) -> bool:
         return bool(cells.map(lambda cell: isinstance(cell, types)).all())
 
     if are(bytes, bytearray):
-        return kinds.Bytes()
+        return Bytes()
     if are(str):
         return _guess_texts(cells)
     if are(bool, np.bool_):
-        return kinds.Number(dtype="bool")
+        return Number(dtype="bool")
     if are(int, np.integer) or (are(Decimal) and not (cells % 1).any()):
         return _numbers(cells, "int64")
     if are(int, float, np.integer, np.floating, Decimal):
         return _numbers(cells, "float32")
-    return kinds.Ignore()
+    return Ignore()
 
 
 def _numbers(
     values: Any,
     dtype: str,
     shape: Any = (),
-) -> kinds.Kind:
+) -> Kind:
     try:
         sizes = np.abs(np.asarray(values, np.float64))
     except OverflowError:  # an integer of more than 308 digits
-        return kinds.Ignore()
+        return Ignore()
     beyond = (sizes >= (BEYOND_FLOAT32 if dtype == "float32" else 2.0**63)) & np.isfinite(sizes)
-    return kinds.Ignore() if beyond.any() else kinds.Number(dtype=dtype, shape=shape)
+    return Ignore() if beyond.any() else Number(dtype=dtype, shape=shape)
 
 
 #: What stands in a cell that is missing, by the type of its column.
 _FILLED = {"text": "", "bytes": b"", "bool": False, "int64": -1, "float32": -1.0}
 
 
-def _with_default(kind: kinds.Kind, column: pd.Series) -> kinds.Kind:
+def _with_default(kind: Kind, column: pd.Series) -> Kind:
     """The kind, with a value for missing cells if there are any, for the user to change."""
     missing = column.isna()
-    if isinstance(kind, kinds.Number):
+    if isinstance(kind, Number):
         missing |= column.map(lambda cell: isinstance(cell, str) and not cell.strip())
-    if not isinstance(kind, kinds.ValueKind) or not missing.any():
+    if not isinstance(kind, ValueKind) or not missing.any():
         return kind
-    cell = _FILLED[kind.dtype if isinstance(kind, kinds.Number) else kind.word]
+    cell = _FILLED[kind.dtype if isinstance(kind, Number) else kind.word]
     shape: Any = kind.shape
     value = [] if shape == (None,) else np.full(shape, cell, dtype="O").tolist()
     return replace(kind, default=value)
@@ -213,22 +227,22 @@ def _holds_image(cell: Any) -> bool:
     return is_picture(cell) or (isinstance(cell, Mapping) and {*cell} == {"bytes", "path"})
 
 
-def _guess_texts(cells: pd.Series) -> kinds.Kind:
+def _guess_texts(cells: pd.Series) -> Kind:
     if cells.map(looks_like_image).all():
-        return kinds.Image()
+        return Image()
     filled = cells[cells != ""]
     if len(filled) and filled.str.lower().isin(_TRUTHS).all():
-        return kinds.Number(dtype="bool")
+        return Number(dtype="bool")
     numbers = pd.to_numeric(filled, errors="coerce")
     beyond = np.isinf(numbers) & filled.str.contains("[0-9]")  # a number of too many digits
     if not len(filled) or (numbers.isna() | beyond).any():
-        return kinds.Text()
+        return Text()
     whole = filled.str.fullmatch(r"-?[0-9]{1,18}").all()
     kind = _numbers(numbers, "int64" if whole else "float32")
-    return kinds.Text() if isinstance(kind, kinds.Ignore) else kind
+    return Text() if isinstance(kind, Ignore) else kind
 
 
-def _guess_lists(arrays: Sequence[np.ndarray]) -> kinds.Kind:
+def _guess_lists(arrays: Sequence[np.ndarray]) -> Kind:
     shapes = {array.shape for array in arrays}
     filled = [array for array in arrays if array.size]
     types = {array.dtype.kind for array in filled}
@@ -238,15 +252,15 @@ def _guess_lists(arrays: Sequence[np.ndarray]) -> kinds.Kind:
     alike = arrays[0].ndim > 1 or several_numbers
     shape: Any = shapes.pop() if fixed and alike else (None,)
     if shape == (None,) and any(array.ndim != 1 for array in arrays):
-        return kinds.Ignore()
+        return Ignore()
     if types == {"U"}:
-        return kinds.Text(shape=shape)
+        return Text(shape=shape)
     if types == {"S"}:
-        return kinds.Bytes(shape=shape)
+        return Bytes(shape=shape)
     if types == {"b"}:
-        return kinds.Number(dtype="bool", shape=shape)
+        return Number(dtype="bool", shape=shape)
     whole = bool(types) and types <= {"i", "u", "b"}
     if not whole and not types <= {"f", "i", "u"}:
-        return kinds.Ignore()
+        return Ignore()
     values = np.concatenate([np.empty(0), *(array.ravel() for array in filled)])
     return _numbers(values, "int64" if whole else "float32", shape)

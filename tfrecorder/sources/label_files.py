@@ -108,7 +108,7 @@ def _orphans(
         folders: where their images are.
     """
     left = [path for name in _texts_in(place) if (path := f"{place}/{name}") not in used]
-    images = set[str]()
+    images = set()
     for folder in folders if left else ():
         names = storage.names(folder)
         images |= {look_of(stem_of(name)) for name in names if name.lower().endswith(IMAGE_ENDINGS)}

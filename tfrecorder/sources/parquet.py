@@ -38,7 +38,7 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
         head: pa.Schema = file.schema_arrow
     of = arrow_columns(head, options)
     tables = []
-    groups = list[_Group]()
+    groups = []
     counts = []
     for path in paths:
         with _opened(path) as file:

@@ -18,10 +18,19 @@ import pyarrow as pa
 
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert_values import TextForm
-from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.schema.kinds import DEFAULT_SCHEMA, Schema
+from tfrecorder.schema.kinds import (
+    DEFAULT_SCHEMA,
+    Boxes,
+    Image,
+    Kind,
+    Label,
+    Labels,
+    Mask,
+    Schema,
+    Split,
+)
 from tfrecorder.sources.finding import Finding
 
 if TYPE_CHECKING:
@@ -227,40 +236,40 @@ def as_texts(column: pd.Series) -> pa.LargeStringArray | None:
     return None if texts.null_count else texts
 
 
-def schema_of(table: pd.DataFrame) -> kinds.Schema:
+def schema_of(table: pd.DataFrame) -> Schema:
     """The schema of a table, which may have boxes or a mask in columns with the known names."""
     by_name = kinds_by_name(table)
     has_more = URI_COLUMN in by_name and not {MASK_COLUMN, "boxes"}.isdisjoint(by_name)
     if has_more:
-        return kinds.Schema(by_name)
-    if isinstance(by_name.get(LABEL_COLUMN), kinds.Labels):
-        return kinds.Schema({**kinds.DEFAULT_SCHEMA.columns, LABEL_COLUMN: kinds.Labels()})
-    return kinds.DEFAULT_SCHEMA
+        return Schema(by_name)
+    if isinstance(by_name.get(LABEL_COLUMN), Labels):
+        return Schema({**DEFAULT_SCHEMA.columns, LABEL_COLUMN: Labels()})
+    return DEFAULT_SCHEMA
 
 
 def schema_beside(
-    suggested: kinds.Schema,
+    suggested: Schema,
     names: Sequence[str],
     known: Sequence[Field],
-) -> kinds.Schema:
+) -> Schema:
     """The schema of a dataset, for a table that has all its columns; otherwise the suggested one.
 
     Of a source such as COCO's JSON, a dataset has columns whose names alone say nothing.
     """
-    stored: dict[str, kinds.Kind] = {SPLIT_COLUMN: kinds.Split(required=False)}
+    stored: dict[str, Kind] = {SPLIT_COLUMN: Split(required=False)}
     for field in known:
         stored[field.column] = field.kind
         if getattr(field.kind, "names", None):  # its classes are no limit for those of the table
             stored[field.column] = dataclasses.replace(field.kind, names=None)  # type: ignore[type-var]
     if not known:
         return suggested
-    of_dataset = kinds.Schema(stored)
+    of_dataset = Schema(stored)
     needed = {*of_dataset.source_columns()} - {SPLIT_COLUMN}
     told = ({*suggested.source_columns()} & {*names}) - {SPLIT_COLUMN}
     return of_dataset if told < needed <= {*names} else suggested
 
 
-def with_classes(schema: kinds.Schema, classes: Mapping[str, Sequence[str]]) -> kinds.Schema:
+def with_classes(schema: Schema, classes: Mapping[str, Sequence[str]]) -> Schema:
     """A schema with the class names of a source by column, where it has none itself."""
     named = {}
     for name, kind in schema.fields:
@@ -268,20 +277,20 @@ def with_classes(schema: kinds.Schema, classes: Mapping[str, Sequence[str]]) -> 
         if hasattr(kind, "names") and kind.names is None and column in classes:
             kind = dataclasses.replace(kind, names=tuple(classes[column]))  # type: ignore[type-var]
         named[name] = kind
-    return kinds.Schema(named)
+    return Schema(named)
 
 
-def kinds_by_name(table: pd.DataFrame) -> dict[str, kinds.Kind]:
+def kinds_by_name(table: pd.DataFrame) -> dict[str, Kind]:
     """The kinds of those columns of a table that have the known names."""
     names = {str(name) for name in table.columns}
-    usual = {SPLIT_COLUMN: kinds.Split(), URI_COLUMN: kinds.Image(), MASK_COLUMN: kinds.Mask()}
-    made: dict[str, kinds.Kind] = {name: kind for name, kind in usual.items() if name in names}
+    usual = {SPLIT_COLUMN: Split(), URI_COLUMN: Image(), MASK_COLUMN: Mask()}
+    made: dict[str, Kind] = {name: kind for name, kind in usual.items() if name in names}
     if names.issuperset(BOX_COLUMNS):
         label = LABEL_COLUMN if LABEL_COLUMN in names else None
-        made["boxes"] = kinds.Boxes(unit=_box_unit(table), label=label)
+        made["boxes"] = Boxes(unit=_box_unit(table), label=label)
     elif LABEL_COLUMN in names:
         has_lists = table[LABEL_COLUMN].dtype == object and table[LABEL_COLUMN].map(is_list).any()
-        made[LABEL_COLUMN] = kinds.Labels() if has_lists else kinds.Label()
+        made[LABEL_COLUMN] = Labels() if has_lists else Label()
     return made
 
 

@@ -95,8 +95,8 @@ def read_voc(
     """
     refuse_table_options(options, "a folder of Pascal VOC's form")
     schema = options.schema or _SCHEMA
-    masks = dict[str, str]()
-    pictures = list[str]()
+    masks = {}
+    pictures = []
     for parts in listing.images:
         path = "/".join(parts)
         kind = parts[-2].lower() if len(parts) > 1 else ""
@@ -179,7 +179,7 @@ def _entries(
     """
     own = [pairs.of(file) for file in files]
     taken = {*own}
-    entries = dict[str, _Entry]()
+    entries = {}
     others = []
     orphans = []
     paths = [f"{root}/{file}" for file in files]
@@ -250,7 +250,7 @@ def _splits(
             of_tree.setdefault(found[2].lower(), f"{listing.folder}/{path}")
     of_files = {entry.file: picture for picture, entry in entries.items()}
     file_pairs = Pairs(of_files)
-    splits = dict[str, str]()
+    splits = {}
     lost = set()
     for tree, paths in lists.items():
         names = [name for name in _LISTS if name in paths]

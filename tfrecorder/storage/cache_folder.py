@@ -283,7 +283,7 @@ class CacheFolder:
 
     def clear(self, oldest: bool = False) -> list[str]:
         """Remove the datasets that no process uses, or the oldest of them: their uris."""
-        held: dict[str, int] = {}
+        held = {}
         removed: list[str] = []
         with self._locked():
             for uri, folder in self._datasets():

@@ -299,7 +299,7 @@ def remove_possible(
     Returns:
         The refusals, each with the name.
     """
-    refusals: list[str] = []
+    refusals = []
 
     def attempt(remove: Callable[[str, str], None], name: str) -> None:
         try:

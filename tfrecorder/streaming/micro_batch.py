@@ -296,7 +296,7 @@ class MicroBatch(Operation):
 
     def _misfits(self, cells: Sequence[Any]) -> dict[int, str]:
         """Why rows do not fit the dataset, of each kind of row one by itself."""
-        words: dict[Any, str] = {}
+        words = {}
         faults = {}
         for at, row in enumerate(cells):
             kind = frozenset((name, type(value)) for name, value in row.items())

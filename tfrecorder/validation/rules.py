@@ -18,9 +18,19 @@ import pyarrow.compute as pc
 
 from tfrecorder.display.tables import counted, cut
 from tfrecorder.format.layout import REJECT_OF, STATED_OF
-from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, Fields, class_field, fields_of, primary_file
 from tfrecorder.schema.keys import LABEL_COLUMN, NO_LABEL, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.kinds import (
+    FILES,
+    Boxes,
+    Ignore,
+    Image,
+    Kind,
+    Label,
+    Labels,
+    Split,
+    columns_of,
+)
 from tfrecorder.schema.splits import SPLIT_TYPE, UNASSIGNED, Division, assign_splits
 from tfrecorder.sources.files import line_numbers
 from tfrecorder.sources.finding import Finding, flag
@@ -169,16 +179,16 @@ def check_source(
         findings.append(Finding("empty_frame", [None], "", [None], "the table has no rows"))
         return Checked(pd.DataFrame(index=table.index), tuple(findings))
     present = {
-        name for name, kind in schema.fields if {*kinds.columns_of(name, kind)} <= {*table.columns}
+        name for name, kind in schema.fields if {*columns_of(name, kind)} <= {*table.columns}
     }
     boxes: BoxRows | None = None
-    for name in present.intersection(schema.of(kinds.Boxes)):
+    for name in present.intersection(schema.of(Boxes)):
         kind = schema.columns[name]
-        (image,) = schema.of(kinds.Image)
+        (image,) = schema.of(Image)
         if image not in present:
             present.remove(name)
             continue
-        assert isinstance(kind, kinds.Boxes)
+        assert isinstance(kind, Boxes)
         beside = {
             other: of
             for other, of in schema.fields
@@ -187,7 +197,7 @@ def check_source(
         table, boxes, faults = gather(table, kind, image, beside, source.numbers)
         findings += faults
     words = None
-    for name in present.intersection(schema.of(kinds.Split)):
+    for name in present.intersection(schema.of(Split)):
         words, finding = check_splits(table[name])
         findings.append(finding)
     # A test set is often published without its labels.
@@ -206,7 +216,7 @@ def check_source(
     for outcome in outcomes:
         findings += outcome.findings
         values |= outcome.values
-        if isinstance(outcome.field.kind, kinds.FILES) and outcome.column is not None:
+        if isinstance(outcome.field.kind, FILES) and outcome.column is not None:
             files.append(outcome.column)
         if outcome.missing is not None:
             lacking[outcome.field.column] = outcome.missing
@@ -226,7 +236,7 @@ def check_source(
         findings += (finding for finding in of_rows if finding.code not in passed)
         findings += check_divided(frame[SPLIT_COLUMN], was_open, division)
     described = describe_assigned(frame[SPLIT_COLUMN], was_open, division, source.groups)
-    lacks_splits = not missing.isdisjoint(schema.of(kinds.Split))
+    lacks_splits = not missing.isdisjoint(schema.of(Split))
     if source.sizes is not None:
         for key in STATED_OF:
             values[key] = pa.array(source.sizes.loc[frame.index, key])
@@ -273,9 +283,9 @@ def _with_existing_classes(fields: Sequence[Field], existing: Sequence[Field]) -
     ]
 
 
-def is_required(kind: kinds.Kind) -> bool:
+def is_required(kind: Kind) -> bool:
     """True if a source must have the column of a kind."""
-    return not isinstance(kind, (kinds.Split, kinds.Label)) or kind.required
+    return not isinstance(kind, (Split, Label)) or kind.required
 
 
 def _check_columns(source: Source, is_added: bool) -> Iterator[Finding]:
@@ -286,9 +296,9 @@ def _check_columns(source: Source, is_added: bool) -> Iterator[Finding]:
     """
     suggested = set()
     for name, kind in source.schema.fields:
-        is_needed = is_required(kind) and not (is_added and isinstance(kind, kinds.Split))
-        for wanted in kinds.columns_of(name, kind):
-            if wanted in source.frame or isinstance(kind, kinds.Ignore):
+        is_needed = is_required(kind) and not (is_added and isinstance(kind, Split))
+        for wanted in columns_of(name, kind):
+            if wanted in source.frame or isinstance(kind, Ignore):
                 continue
             near = _likely(source, wanted, kind)
             if near is None and not is_needed:
@@ -305,13 +315,13 @@ def _check_columns(source: Source, is_added: bool) -> Iterator[Finding]:
 def _likely(
     source: Source,
     wanted: str,
-    kind: kinds.Kind,
+    kind: Kind,
 ) -> str | None:
     """The column that is left out and was probably meant."""
     near = nearest_name(wanted, [*source.left_out])
-    if isinstance(kind, kinds.Split):
+    if isinstance(kind, Split):
         return near or source.split_like
-    if not isinstance(kind, kinds.Image):
+    if not isinstance(kind, Image):
         return near
     # What is in a column says more than its name.
     for name in source.left_out:
@@ -320,7 +330,7 @@ def _likely(
     return near if source.held.get(near or "", "str") == "str" else None
 
 
-def _what_is_there(source: Source, kind: kinds.Kind) -> str:
+def _what_is_there(source: Source, kind: Kind) -> str:
     """The columns, where none is like one of this kind that is missing; and the remedy."""
     shown = []
     names = [*source.frame.columns, *source.left_out]
@@ -330,13 +340,13 @@ def _what_is_there(source: Source, kind: kinds.Kind) -> str:
     words = f"the columns are {', '.join(shown)}"
     if len(names) > MOST_NAMED:
         words += f", and {len(names) - MOST_NAMED:,} more"
-    if isinstance(kind, kinds.Image):
+    if isinstance(kind, Image):
         several = [name for name, held in source.held.items() if held.endswith("of images")]
         for name in several[:1]:
             words += f"; `frame.explode({name!r})` gives each image a row"
     if source.text and source.text.headed:
         words += ", as the first line names them: if it is a row, put a heading above"
-    if isinstance(kind, kinds.Split):
+    if isinstance(kind, Split):
         words += "; `Split(required=False)` in the schema divides rows that have none"
     return words
 
@@ -348,20 +358,20 @@ def _check_field(
     source: Source,
     tested: np.ndarray,
 ) -> Outcome:
-    if isinstance(field.kind, kinds.Boxes):
+    if isinstance(field.kind, Boxes):
         assert boxes is not None
         return check_boxes(field, boxes)
-    names = kinds.columns_of(field.column, field.kind)
+    names = columns_of(field.column, field.kind)
     if not {*names} <= {*table.columns}:
         return unlabelled(field, len(table))
-    if isinstance(field.kind, kinds.FILES):
+    if isinstance(field.kind, FILES):
         return _check_files(field, table[names[0]], source.contents.get(names[0]))
-    if isinstance(field.kind, kinds.Label):
+    if isinstance(field.kind, Label):
         means_none = field.kind.default in (NO_LABEL, "")
         optional = source.is_schema_given and (means_none or not field.kind.required)
         return check_label(field, table[names[0]], tested, optional)
     columns = [as_objects(table[name]) for name in names]
-    if isinstance(field.kind, kinds.Labels):
+    if isinstance(field.kind, Labels):
         return check_several(field, columns)
     return check_values(field, columns[0])
 
@@ -397,7 +407,7 @@ def _rows_of(outcomes: list[Outcome], table: pd.DataFrame) -> pd.DataFrame:
     for outcome in outcomes:
         if outcome.field is image:
             frame[URI_COLUMN] = outcome.column
-        if isinstance(outcome.field.kind, kinds.Label):
+        if isinstance(outcome.field.kind, Label):
             labels.append(outcome.column)
     if len(labels) == 1 and labels[0] is not None:
         frame[LABEL_COLUMN] = labels[0]

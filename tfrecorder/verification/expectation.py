@@ -168,7 +168,7 @@ def read_expectation(directory: str) -> Expectation:
     listed = newest.shards if newest else _shards_there(directory, info or {})
     # What is known of the commits before it.
     latest = newest
-    taken_back = set[int]()
+    taken_back = set()
     if latest is None:
         # The newest before the lost one that has none but its shards; those between were taken
         # back.  Without one, the lost one came alone, as far as anybody knows.

@@ -16,9 +16,22 @@ from tfrecorder.format.plan import PlannedRow
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.foreign_keys import TfdsKey, tfds_keys
-from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, Fields, fields_of
 from tfrecorder.schema.keys import SOURCE_ID, Feature
+from tfrecorder.schema.kinds import (
+    FILES,
+    Boxes,
+    Bytes,
+    File,
+    Image,
+    Kind,
+    Label,
+    Labels,
+    Mask,
+    Number,
+    Schema,
+    Text,
+)
 from tfrecorder.verification.expectation import Expectation
 from tfrecorder.writing.public_files import DATASET_NAME
 
@@ -38,7 +51,7 @@ class Form(TypedDict, total=False):
 
 
 _COLUMNS = {"image": "image_uri", "image/class": "label", "image/segmentation/class": "mask_uri"}
-_BOXES = Field("boxes", kinds.Boxes(), "image/object")
+_BOXES = Field("boxes", Boxes(), "image/object")
 
 
 def known_fields(expected: Expectation, known: Commit | None) -> Fields:
@@ -76,23 +89,23 @@ def _fields(
             continue
         stem, _, last = key.rpartition("/")
         column = stem
-        kind: kinds.Kind
+        kind: Kind
         if last == "encoded" and f"{stem}/format" in features:
             column = f"{stem}_uri"
             form = forms[key].get("image", {})
-            mask = kinds.Mask(tfds_features="useColormap" in form)
+            mask = Mask(tfds_features="useColormap" in form)
             is_image = form or f"{stem}/height" in features  # raw pixels have no form of TFDS's
             depth = 16 if form.get("dtype") == "uint16" else 8
-            plain = kinds.Image(depth=depth) if is_image else kinds.File()
+            plain = Image(depth=depth) if is_image else File()
             kind = mask if "encodingFormat" in form else plain
         elif last == "label" and f"{stem}/text" in features:
-            kind = kinds.Labels() if tfds_key.feature.shape else kinds.Label()
+            kind = Labels() if tfds_key.feature.shape else Label()
         elif key in (boxes, *_BOXES.edges):
             stem = _BOXES.key
             column = _BOXES.column
             label = "box_label" if f"{stem}/class/label" in features else None
             tfds = boxes in features
-            kind = kinds.Boxes(
+            kind = Boxes(
                 label=label,
                 background_class=background,
                 tfds_features=tfds,
@@ -108,24 +121,24 @@ def _fields(
         replace(field, num_classes=features[field.label_key].classes or 0)
         if field.label_key
         else field
-        for field in fields_of(kinds.Schema(columns))
+        for field in fields_of(Schema(columns))
     )
 
 
-def _kind(feature: Feature, form: Form) -> kinds.Kind:
+def _kind(feature: Feature, form: Form) -> Kind:
     """The kind of a column with one key."""
     inner = form["sequence"]["feature"] if "sequence" in form else form
     if feature.kind == "text":
-        kind = kinds.Text if inner["pythonClassName"].endswith(".Text") else kinds.Bytes
+        kind = Text if inner["pythonClassName"].endswith(".Text") else Bytes
         return kind(shape=feature.shape)
     dtype = feature.kind if feature.kind in ("int64", "bool") else "float32"
-    return kinds.Number(dtype=dtype, shape=feature.shape)
+    return Number(dtype=dtype, shape=feature.shape)
 
 
 def planned_features(fields: Sequence[Field]) -> Iterator[Feature]:
     """The keys of a record that come from the table."""
     for column in fields:
-        is_file = isinstance(column.kind, kinds.FILES)
+        is_file = isinstance(column.kind, FILES)
         for feature in column.features:
             if feature.key == column.uri_key if is_file else feature.key != column.tfds_boxes_key:
                 yield feature

@@ -285,7 +285,7 @@ class _WholeDataset:
     def _plan(self, shards: Mapping[Shard, DoneRecord]) -> Plan:
         """The plan of the one commit, which keeps all shards as they are."""
         expected = self._expected
-        bases = set[str]()
+        bases = set()
         spooled = 0
         top = self._tables.next_row
         for row in self._rows:
