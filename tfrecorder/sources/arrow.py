@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import FILE_NAME, LABEL_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA, FILES
-from tfrecorder.sources.cells import Cells
+from tfrecorder.sources.cells import Cells, Rows
 from tfrecorder.sources.table import OBJECTS, RawTable, refuse_twice
 
 #: How many rows of images are in memory at a time.
@@ -25,17 +26,8 @@ PIECE = 16
 _IMAGE = {"bytes", "path"}
 
 
-class ArrowCells:
-    """The cells of a column of images that is in memory."""
-
-    def __init__(self, column: pa.ChunkedArray) -> None:
-        self._column = column
-
-    def __len__(self) -> int:
-        return len(self._column)
-
-    def read(self, rows: Sequence[int] | np.ndarray) -> Iterator[Any]:
-        return (self._column[int(row)].as_py() for row in rows)
+def _cells_in_memory(column: pa.ChunkedArray, rows: Rows) -> Iterator[Any]:
+    return (column[int(row)].as_py() for row in rows)
 
 
 def read_arrow(source: Any, options: ConvertOptions) -> RawTable | None:
@@ -47,7 +39,7 @@ def read_arrow(source: Any, options: ConvertOptions) -> RawTable | None:
     except (pa.ArrowException, TypeError, ValueError):  # one column, which has no name
         return None
     of = arrow_columns(table.schema, options)
-    return arrow_table(of, table, len(table), lambda name: ArrowCells(table.column(name)))
+    return arrow_table(of, table, len(table), lambda name: partial(_cells_in_memory, table[name]))
 
 
 class ArrowColumns(NamedTuple):

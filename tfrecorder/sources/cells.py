@@ -11,9 +11,10 @@ import binascii
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 import google_crc32c
 import numpy as np
@@ -32,9 +33,6 @@ DIGITS = 32
 
 _DATA = "data:"
 _SPACE = re.compile(r"\s+")
-
-#: A percent sign that stands for itself.
-_NO_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 #: How many cells a thread hashes at a time, and how many such blocks are under way.
 TOGETHER = 8
@@ -139,7 +137,7 @@ def _of_data_uri(text: str) -> File | CellFault:
     head, comma, body = text[len(_DATA) :].partition(",")
     if not comma:
         return CellFault("a data: uri without a comma before its data", text[:60])
-    data = _unquoted(body.encode(errors="replace"))
+    data = unquote_to_bytes(body.encode(errors="replace"))
     if not head.rstrip().lower().endswith(";base64"):
         return File(data, "")
     try:
@@ -147,20 +145,6 @@ def _of_data_uri(text: str) -> File | CellFault:
         return File(base64.b64decode(whole + "=" * (-len(whole) % 4), validate=True), "")
     except (binascii.Error, ValueError) as error:
         return CellFault(f"a data: uri whose data are not base64: {error}", text[:60])
-
-
-def _unquoted(data: bytes) -> bytes:
-    """What `urllib.parse.unquote_to_bytes` gives, in a tenth of the time.
-
-    Quoted-printable is the same but for its sign, and its decoder is written in C.
-
-    >>> _unquoted(b"a%20b=%c3%BC"), _unquoted(b"100%, %2%41")
-    (b'a b=\\xc3\\xbc', b'100%, %2A')
-    """
-    if b"%" not in data:
-        return data
-    escaped = _NO_ESCAPE.sub(b"%25", data).replace(b"=", b"=3D")
-    return binascii.a2b_qp(escaped.replace(b"%", b"="))
 
 
 def _of_mapping(cell: Mapping[Any, Any]) -> Any:
@@ -186,28 +170,11 @@ def _keys(cell: Mapping[Any, Any]) -> str:
     return f"a dict with the keys {list(cell)}"[:99]
 
 
-class Cells(Protocol):
-    """The cells of a column, wherever they are."""
+#: Numbers of rows, in ascending order.
+Rows = Sequence[int] | np.ndarray
 
-    def __len__(self) -> int: ...
-
-    def read(self, rows: Sequence[int] | np.ndarray) -> Iterator[Any]:
-        """The cells of some rows, in their order, which is ascending."""
-        ...
-
-
-class FrameCells:
-    """The cells of a frame's column."""
-
-    def __init__(self, column: pd.Series) -> None:
-        self._column = column
-
-    def __len__(self) -> int:
-        return len(self._column)
-
-    def read(self, rows: Sequence[int] | np.ndarray) -> Iterator[Any]:
-        array = self._column.array
-        return (array[int(row)] for row in rows)
+#: The cells of some rows of a column, wherever they are, in the order of the rows.
+Cells = Callable[[Rows], Iterator[Any]]
 
 
 @dataclass(frozen=True)
@@ -228,14 +195,14 @@ class Contents:
     crcs: np.ndarray
     cells: Cells
 
-    def data(self, rows: Sequence[int] | np.ndarray) -> Iterator[bytes]:
+    def data(self, rows: Rows) -> Iterator[bytes]:
         """The files of some rows, in their order, which is ascending."""
         with ThreadPool() as pool:
-            yield from map_ahead(pool, _data, self.cells.read(rows), ahead=TOGETHER * AHEAD)
+            yield from map_ahead(pool, _data, self.cells(rows), ahead=TOGETHER * AHEAD)
 
     def file(self, row: int) -> bytes:
         """The file of a row."""
-        return _data(next(self.cells.read([row])))
+        return _data(next(self.cells([row])))
 
     def holds(self, rows: Any) -> Any:
         """True for rows whose image came as bytes."""

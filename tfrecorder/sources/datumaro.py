@@ -10,7 +10,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from logging.handlers import BufferingHandler
 from typing import Any
@@ -26,7 +26,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.convert_values import DATUMARO
 from tfrecorder.schema.keys import LABEL_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Label, Labels, Mask, Schema
-from tfrecorder.sources.cells import CellFault
+from tfrecorder.sources.cells import CellFault, Rows
 from tfrecorder.sources.coco import table_of
 from tfrecorder.sources.coco_file import KEPT, CocoFile, CocoImage
 from tfrecorder.sources.objects import MASKS, has_masks
@@ -166,12 +166,13 @@ def _table(
     assert raw.schema is not None
     kinds = {**raw.schema.columns, **dict.fromkeys(of_masks, Mask())}
     columns: dict[str, Any] = dict.fromkeys(of_masks, "")
-    cells = {column: _Cells(rows, partial(_classes_of, names)) for column in of_masks}
+    classes_of = partial(_classes_of, names)
+    cells = {column: partial(_cells_of, rows, classes_of) for column in of_masks}
     if of_masks:
         numbers = ", ".join(f"{number} {name!r}" for number, name in enumerate(names))
         remarks.notes.append(f"pixels of masks: {numbers}; the rest {_rest_of(names)}")
     if not all(isinstance(item.media, ImageFromFile) for item in items):
-        cells[URI_COLUMN] = _Cells(rows, _image_of)
+        cells[URI_COLUMN] = partial(_cells_of, rows, _image_of)
     classes = {**raw.classes}
     labels = [[names[one.label] for one in _labels_of(item)] for item in rows]
     if any(labels):
@@ -300,20 +301,15 @@ def _image_of(item: Any) -> Any:
     return {"bytes": data, "path": item.id}
 
 
-@dataclass(frozen=True)
-class _Cells:
+def _cells_of(
+    items: Sequence[Any],
+    made: Callable[[Any], Any],
+    rows: Rows,
+) -> Iterator[Any]:
     """Cells that are made of items when they are read."""
-
-    items: Sequence[Any]
-    made: Callable[[Any], Any]
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def read(self, rows: Sequence[int] | np.ndarray) -> Iterator[Any]:
-        for row in rows:
-            item = self.items[int(row)]
-            try:
-                yield self.made(item)
-            except Exception as error:  # of a plugin
-                yield CellFault(f"Datumaro cannot read it: {cut(str(error))}", item.id)
+    for row in rows:
+        item = items[int(row)]
+        try:
+            yield made(item)
+        except Exception as error:  # of a plugin
+            yield CellFault(f"Datumaro cannot read it: {cut(str(error))}", item.id)

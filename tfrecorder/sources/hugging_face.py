@@ -8,7 +8,7 @@ and nothing is decoded.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from tfrecorder.schema.keys import BOX_COLUMNS, COLUMNS, FILE_NAME, LABEL_COLUMN
 from tfrecorder.schema.kinds import Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.arrow import PIECE, arrow_columns, arrow_table
+from tfrecorder.sources.cells import Rows
 from tfrecorder.sources.finding import bad_annotation
 from tfrecorder.sources.objects import as_numbers
 from tfrecorder.sources.table import (
@@ -61,23 +62,16 @@ def _names(value: object) -> set[str]:
     return {cls.__name__ for cls in classes if cls.__module__.partition(".")[0] == "datasets"}
 
 
-class DatasetCells:
+def _cells_of(
+    dataset: Dataset,
+    column: str,
+    rows: Rows,
+) -> Iterator[Any]:
     """The cells of a column of images."""
-
-    def __init__(
-        self,
-        dataset: Dataset,
-        column: str,
-    ) -> None:
-        self._cells = _in_arrow(dataset, column)
-
-    def __len__(self) -> int:
-        return len(self._cells)
-
-    def read(self, rows: Sequence[int] | np.ndarray) -> Iterator[Any]:
-        wanted = map(int, rows)
-        while piece := list(itertools.islice(wanted, PIECE)):
-            yield from self._cells[piece].column(0).to_pylist()
+    cells = _in_arrow(dataset, column)
+    wanted = map(int, rows)
+    while piece := list(itertools.islice(wanted, PIECE)):
+        yield from cells[piece].column(0).to_pylist()
 
 
 def _in_arrow(dataset: Dataset, column: str) -> Any:
@@ -112,7 +106,9 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable | None:
         needed = [name for name in of.plain if of.ours[name] in _KNOWN or name == options.split_by]
         of = of._replace(plain=needed)
     plain = {name: _in_arrow(dataset, name)[:][name] for name in of.plain}
-    raw = with_objects(arrow_table(of, plain, len(dataset), partial(DatasetCells, dataset)))
+    raw = with_objects(
+        arrow_table(of, plain, len(dataset), lambda name: partial(_cells_of, dataset, name))
+    )
     schema = options.schema or schema_of(raw.frame.rename(columns=of.renamed))
     if not isinstance(source, Mapping):
         return replace(raw, schema=schema)

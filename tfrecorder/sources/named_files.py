@@ -13,6 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,7 +30,7 @@ from tfrecorder.sources.cells import (
     Cells,
     Content,
     Contents,
-    FrameCells,
+    Rows,
     content_in,
     is_data_uri,
 )
@@ -62,7 +63,7 @@ def with_contents(source: Source) -> Source:
         cells = source.cells.get(name)
         if cells is None and not _may_hold_images(frame[name]):
             continue
-        column, of_column = _look(cells or FrameCells(frame[name]), frame[name])
+        column, of_column = _look(cells or partial(_cells_in, frame[name].array), frame[name])
         frame = frame.assign(**{name: column})
         if of_column is not None:
             contents[name] = of_column
@@ -102,6 +103,11 @@ def _may_hold_images(column: pd.Series) -> bool:
     return True
 
 
+def _cells_in(array: Any, rows: Rows) -> Iterator[Any]:
+    """The cells of a frame's column."""
+    return (array[int(row)] for row in rows)
+
+
 def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
     """A column with only uris, and what is known about the images in its cells."""
     uris = []
@@ -109,7 +115,7 @@ def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
     names = []
     sums = [np.empty((0, 2), np.int64)]
     with ThreadPool() as pool:
-        groups = _in_lists(cells.read(range(len(cells))), TOGETHER)
+        groups = _in_lists(cells(range(len(column))), TOGETHER)
         looked_at = map_ahead(pool, lambda group: list(map(content_in, group)), groups, AHEAD)
         every = itertools.chain.from_iterable(looked_at)
         for block in _in_lists(every, BLOCK):

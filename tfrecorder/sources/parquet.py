@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from tfrecorder import storage
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.sources.arrow import PIECE, arrow_columns, arrow_table
+from tfrecorder.sources.cells import Rows
 from tfrecorder.sources.path_source import PathSource, common_folder, refuse_form, with_named_splits
 from tfrecorder.sources.table import RawTable
 
@@ -58,7 +60,7 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
         raise SourceError(
             f"{source.path}: the types of its columns differ: {str(error).rstrip('.')}."
         ) from error
-    raw = arrow_table(of, whole, sum(counts), lambda name: ParquetCells(groups, name))
+    raw = arrow_table(of, whole, sum(counts), lambda name: partial(_cells_in_files, groups, name))
     folder = common_folder([storage.parent(path) for path in paths])
     return replace(raw, frame=with_named_splits(raw.frame, paths, counts), base=folder)
 
@@ -78,35 +80,26 @@ def _opened(path: str) -> Iterator[Any]:
         raise SourceError(f"{path} is not sound Parquet: {words}.") from error
 
 
-class ParquetCells:
+def _cells_in_files(
+    groups: Sequence[_Group],
+    column: str,
+    rows: Rows,
+) -> Iterator[Any]:
     """The cells of a column of images, of which a few are in memory at a time."""
-
-    def __init__(
-        self,
-        groups: Sequence[_Group],
-        column: str,
-    ) -> None:
-        self._groups = groups
-        self._column = column
-        self._starts = [0, *itertools.accumulate(group.rows for group in groups)]
-
-    def __len__(self) -> int:
-        return self._starts[-1]
-
-    def read(self, rows: Sequence[int] | np.ndarray) -> Iterator[Any]:
-        within = np.searchsorted(self._starts, rows, "right") - 1
-        pairs = zip(within.tolist(), map(int, rows), strict=True)
-        for number, of_group in itertools.groupby(pairs, key=lambda pair: pair[0]):
-            group = self._groups[number]
-            wanted = {row - self._starts[number] for _, row in of_group}
-            with _opened(group.path) as file:
-                batches = file.iter_batches(
-                    PIECE,
-                    row_groups=[group.number],
-                    columns=[self._column],
-                    use_threads=False,
-                )
-                every = itertools.chain.from_iterable(batch.column(0) for batch in batches)
-                for row, cell in enumerate(itertools.islice(every, max(wanted) + 1)):
-                    if row in wanted:
-                        yield cell.as_py()
+    starts = [0, *itertools.accumulate(group.rows for group in groups)]
+    within = np.searchsorted(starts, rows, "right") - 1
+    pairs = zip(within.tolist(), map(int, rows), strict=True)
+    for number, of_group in itertools.groupby(pairs, key=lambda pair: pair[0]):
+        group = groups[number]
+        wanted = {row - starts[number] for _, row in of_group}
+        with _opened(group.path) as file:
+            batches = file.iter_batches(
+                PIECE,
+                row_groups=[group.number],
+                columns=[column],
+                use_threads=False,
+            )
+            every = itertools.chain.from_iterable(batch.column(0) for batch in batches)
+            for row, cell in enumerate(itertools.islice(every, max(wanted) + 1)):
+                if row in wanted:
+                    yield cell.as_py()

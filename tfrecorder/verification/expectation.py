@@ -448,19 +448,25 @@ def faults_of_replaced(directory: str, newest: Commit) -> list[Fault]:
         # Form 4 has no sizes of what is beside a shard.
         written += [(of.beside_bytes.get(name, -1), of.beside[name]) for name in shard.beside]
         for name, (size, crc) in zip(names, written, strict=True):
-            try:
-                sums = _sums(os.path.join(directory, name))
-            except (storage.UnreadableError, OSError) as error:
-                faults.append(unread(name, error))
-                continue
-            fault = other_sums(name, sums, (sums[0] if size < 0 else size, crc))
-            faults += [fault] if fault else []
+            faults += changed(directory, name, size, crc)
     return faults
 
 
-def _sums(path: str) -> tuple[int, int]:
-    """Size and CRC32C of a file; as its store keeps them, if it does."""
-    told = None if storage.is_local(path) else storage.describe(path)
-    if told is not None and told.crc32c is not None:
-        return told.size, told.crc32c
-    return storage.sums(path)
+def changed(
+    directory: str,
+    name: str,
+    size: int,
+    crc: int,
+) -> Iterator[Fault]:
+    """The fault of a file that is not as it was written, if it is not.
+
+    Args:
+        size: -1 if nobody knows it.
+    """
+    try:
+        sums = storage.sums(os.path.join(directory, name))
+    except (storage.UnreadableError, OSError) as error:
+        yield unread(name, error)
+    else:
+        if fault := other_sums(name, sums, (sums[0] if size < 0 else size, crc)):
+            yield fault

@@ -37,9 +37,9 @@ from tfrecorder.sources.path_source import uri_list
 from tfrecorder.verification.expectation import (
     LISTS,
     Expectation,
+    changed,
     common_files,
     faults_of_replaced,
-    other_sums,
     read_expectation,
     read_or_fault,
     unread,
@@ -199,12 +199,7 @@ def _check_common(expected: Expectation) -> list[Fault]:
                 faults.append(Fault(file, "differs", _first_difference(data, wanted)))
     for file in LISTS:
         sums = expected.last.dataset.lists[file]
-        written = sums.bytes, sums.crc32c
-        try:
-            fault = other_sums(file, storage.sums(expected.path(file)), written)
-        except (storage.UnreadableError, OSError) as error:
-            fault = unread(file, error)
-        faults += [fault] if fault else []
+        faults += changed(expected.directory, file, sums.bytes, sums.crc32c)
     marks = {commit.plan.carried.marks for commit in expected.commits.values()}
     for file in sorted(filter(None, marks)):
         read_or_fault(expected.directory, file, unseal, faults)
