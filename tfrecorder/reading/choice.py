@@ -67,9 +67,7 @@ def choose(
 
 
 def _by_function(frame: pd.DataFrame, where: Callable[[pd.DataFrame], Any]) -> np.ndarray:
-    # pandas 3 copies what the function writes to, and no more.
-    writes_through = int(pd.__version__.partition(".")[0]) < 3
-    mask = np.array(where(frame.copy(deep=writes_through)))
+    mask = np.array(where(frame.copy()))
     if mask.dtype != bool or mask.shape != (len(frame),):
         raise OptionError.of(
             "where",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tfrecorder import storage
 from tfrecorder.core.option import Whole, spelled
@@ -281,10 +282,7 @@ def commits(directory: str, upto: Commit) -> list[Commit]:
     Raises:
         DatasetError: a manifest cannot be read.
     """
-
-    def read(number: int) -> Commit:
-        return read_commit(directory, number)
-
+    read = partial(read_commit, directory)
     return [*storage.each(read, chain_before(upto), directory), upto]
 
 

@@ -29,10 +29,10 @@ from tfrecorder.sources.annotated import (
     refuse_unread,
     unread_words,
 )
+from tfrecorder.sources.arrow import read_parquet
 from tfrecorder.sources.files import IMAGE_ENDINGS, read_files
 from tfrecorder.sources.finding import bad_annotation
 from tfrecorder.sources.objects import files_of
-from tfrecorder.sources.parquet import read_parquet
 from tfrecorder.sources.path_source import (
     MASK_FOLDERS,
     PICTURE_FOLDERS,

@@ -32,7 +32,7 @@ from tfrecorder.schema.keys import (
 )
 from tfrecorder.schema.kinds import Boxes, Ignore, Image, Label, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
-from tfrecorder.sources.arrow import read_arrow
+from tfrecorder.sources.arrow import read_arrow, read_parquet
 from tfrecorder.sources.coco import read_coco
 from tfrecorder.sources.datumaro import read_datumaro
 from tfrecorder.sources.files import read_files, read_open_file
@@ -41,7 +41,6 @@ from tfrecorder.sources.folder import read_folder
 from tfrecorder.sources.hugging_face import read_dataset, with_objects
 from tfrecorder.sources.named_files import with_contents, without_signatures
 from tfrecorder.sources.objects import grouped, sizes_shown
-from tfrecorder.sources.parquet import read_parquet
 from tfrecorder.sources.path_source import PathSource, path_source
 from tfrecorder.sources.table import (
     MASK_COLUMN,

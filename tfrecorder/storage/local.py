@@ -100,7 +100,8 @@ class LocalStore(Store):
         expected: Description | None = None,
     ) -> BinaryIO:
         try:
-            file = open(path, "rb", opener=_open_at_once)
+            # An opener that does not wait for the writer of a named pipe.
+            file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
         except OSError as error:
             raise _as_unreadable(error) from error
         status = os.fstat(file.fileno())
@@ -305,11 +306,6 @@ def _refuse_unless_missing(error: OSError) -> None:
         raise ours from error
     if ours.code != "not_found":
         raise UnreadableError(ours.code, f"{ours.detail}: {error.filename}") from error
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """An opener that does not wait for the writer of a named pipe."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _read_regular(descriptor: int) -> tuple[bytes, int]:

@@ -232,7 +232,9 @@ def meaning(error: Exception, client: Client) -> Exception | None:
     status, code, words = _answer(text)
     meant = _meaning(error, text, status, code)
     if meant == "passing":
-        return TransientError(words if status or code else _cause(causes) or words)
+        # The system's message in object_store's debug text, for people; empty if it has none.
+        cause = causes.partition('message: "')[2].partition('"')[0]
+        return TransientError(words if status or code else cause or words)
     if meant == "other":
         return OtherStandsError(words)
     if meant in _SETUP:
@@ -305,11 +307,6 @@ def _tag(name: str, text: str) -> str:
     _, _, behind = text.partition(f"<{name}>")
     inner, end, _ = behind.partition(f"</{name}>")
     return html.unescape(inner).strip() if end else ""
-
-
-def _cause(causes: str) -> str:
-    """The system's message in object_store's debug text, for people; empty if it has none."""
-    return causes.partition('message: "')[2].partition('"')[0]
 
 
 def _line(text: str) -> str:

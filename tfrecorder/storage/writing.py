@@ -119,11 +119,11 @@ def publish_all(
     lasting: bool = False,
 ) -> None:
     """`publish_bytes` of files by name; at once on a remote store, for which one mostly waits."""
-
-    def publish_file(name: str) -> None:
-        publish_bytes(output_dir, name, files[name], claim, lasting)
-
-    each(publish_file, files, output_dir)
+    each(
+        lambda name: publish_bytes(output_dir, name, files[name], claim, lasting),
+        files,
+        output_dir,
+    )
 
 
 def keeps_removed(folder: str) -> str:

@@ -36,7 +36,7 @@ from tfrecorder.errors import (
 from tfrecorder.format.summary import left_out_words
 from tfrecorder.options.changes import NOT_STREAMED, StreamOptions
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.keywords import StreamKeywords, Unpack
+from tfrecorder.options.keywords import Path, StreamKeywords, Unpack
 from tfrecorder.options.option import names_of, takes
 from tfrecorder.output.directory import claim, refuse_nested
 from tfrecorder.output.state import output_path
@@ -91,8 +91,8 @@ class StreamResult(Report):
 
 @takes(StreamKeywords, StreamOptions, ConvertOptions)
 def stream(
-    source: StreamSource | str | os.PathLike[str],
-    output_dir: str | os.PathLike[str],
+    source: StreamSource | Path,
+    output_dir: Path,
     *,
     source_options: Mapping[str, Any] | None = None,
     **options: Unpack[StreamKeywords],

@@ -35,6 +35,7 @@ from tfrecorder.format.layout import (
 )
 from tfrecorder.format.manifest import FORM, FileSums
 from tfrecorder.format.plan import Begins, Layout, Plan, PlanKind
+from tfrecorder.options.keywords import Path
 from tfrecorder.output.directory import locked, refuse_foreign
 from tfrecorder.output.staging import restage_rows
 from tfrecorder.output.state import DatasetState
@@ -99,8 +100,8 @@ class RepairResult:
 
 
 def repair(
-    directory: str | os.PathLike[str],
-    base: str | os.PathLike[str] | None = None,
+    directory: Path,
+    base: Path | None = None,
     progress: bool | None = None,
 ) -> RepairResult:
     """Write the missing and damaged files of a dataset directory again, with the bytes they had.

@@ -29,6 +29,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.documents import unseal
 from tfrecorder.format.example import varint
 from tfrecorder.format.layout import RECORD_OF, Shard
+from tfrecorder.options.keywords import Path
 from tfrecorder.reading.dataset import image_shape
 from tfrecorder.reading.shard_tables import each_table, joined, those_of
 from tfrecorder.schema.fields import file_fields
@@ -53,13 +54,13 @@ if TYPE_CHECKING:
 
 
 def verify(
-    directory: str | os.PathLike[str],
+    directory: Path,
     decode: bool = False,
     progress: bool | None = None,
     *,
     records: bool = False,
     sources: bool = False,
-    absent: Iterable[str] | str | os.PathLike[str] | None = None,
+    absent: Iterable[str] | Path | None = None,
 ) -> VerificationReport:
     """Check every byte of a dataset directory that `convert` wrote; change nothing.
 
