@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import google_crc32c
 import numpy as np
@@ -337,8 +337,8 @@ class _ZLib(io.RawIOBase):
 #: CRC32C's polynomial; as in all numbers here, the highest bit is the factor of x to the power 0.
 _POLYNOMIAL = 0x82F63B78
 
-#: x to the power 8: what a byte shifts by.
-_BYTE = 1 << 23
+#: Each value of each byte of a CRC, in its place: what it is after no byte.
+_BYTES = np.arange(256) << 8 * np.arange(4)[:, np.newaxis]
 
 
 def shifted_crc(difference: int, size: int) -> int:
@@ -356,9 +356,7 @@ def shifted_crc(difference: int, size: int) -> int:
         raise ValueError(f"{size} bytes cannot follow")
     for bit in range(size.bit_length()):
         if size >> bit & 1:
-            first, second, third, fourth = _crc_tables_as_lists(bit)
-            low = first[difference & 255] ^ second[difference >> 8 & 255]
-            difference = low ^ third[difference >> 16 & 255] ^ fourth[difference >> 24]
+            difference = _looked_up(_crc_tables_as_lists(bit), difference)
     return difference
 
 
@@ -381,11 +379,8 @@ def joined_crc(crcs: np.ndarray, sizes: np.ndarray) -> int:
     behind = ends[-1] - ends
     shares = crcs.astype(np.int64)
     for bit in range(0, int(behind[0]).bit_length(), _DIGIT_BITS):
-        digit = (behind >> bit) % _DIGITS * 256
-        first, second, third, fourth = _crc_tables_of_digit(bit)
-        low = first[digit + (shares & 255)] ^ second[digit + (shares >> 8 & 255)]
-        high = third[digit + (shares >> 16 & 255)] ^ fourth[digit + (shares >> 24)]
-        shares = low ^ high
+        digit = (behind >> bit) % _DIGITS
+        shares = _looked_up(_crc_tables_of_digit(bit), shares, digit * 256)
     return int(np.bitwise_xor.reduce(shares))
 
 
@@ -401,48 +396,36 @@ def _crc_tables_of_digit(bit: int) -> np.ndarray:
     Four tables, in each 256 values for every digit.
     """
     step = _crc_tables(bit)
-    # After no byte, each value stays in its place.
-    tables = [np.arange(256) << 8 * np.arange(4)[:, np.newaxis]]
+    tables = [_BYTES]
     for _ in range(_DIGITS - 1):
         tables.append(_looked_up(step, tables[-1]))
     return np.concatenate(tables, axis=1)
 
 
-def _looked_up(tables: np.ndarray, crcs: np.ndarray) -> np.ndarray:
+def _looked_up(
+    tables: Any,
+    crcs: Any,
+    start: Any = 0,
+) -> Any:
+    """What CRCs, or one, become by four tables, in which the values looked up begin there."""
     first, second, third, fourth = tables
-    low = first[crcs & 255] ^ second[crcs >> 8 & 255]
-    return np.asarray(low ^ third[crcs >> 16 & 255] ^ fourth[crcs >> 24])
+    low = first[start + (crcs & 255)] ^ second[start + (crcs >> 8 & 255)]
+    return low ^ third[start + (crcs >> 16 & 255)] ^ fourth[start + (crcs >> 24)]
 
 
 @lru_cache(maxsize=64)
-def _crc_tables(bit: int) -> np.ndarray:
+def _crc_tables(bit: int) -> Any:
     """What each value of each byte of a CRC becomes after 2**bit bytes: 4 tables of 256."""
-    tables = np.zeros((4, 256), np.int64)
     if bit:
         half = _crc_tables(bit - 1)
         return _looked_up(half, half)
-    for place in range(32):
-        table = tables[place // 8]
-        value = 1 << place % 8
-        # The product is linear: a byte becomes what its bits become, one added to the other.
-        table[value : 2 * value] = table[:value] ^ _product(_BYTE, 1 << place)
-    return tables
+    crcs = _BYTES
+    for _ in range(8):
+        crcs = crcs >> 1 ^ (crcs & 1) * _POLYNOMIAL
+    return crcs
 
 
 @lru_cache(maxsize=64)
-def _crc_tables_as_lists(bit: int) -> list[list[int]]:
+def _crc_tables_as_lists(bit: int) -> Any:
     """The same as lists, which take a tenth of the time for a single CRC."""
-    tables: list[list[int]] = _crc_tables(bit).tolist()
-    return tables
-
-
-def _product(a: int, b: int) -> int:
-    product = 0
-    bit = 1 << 31
-    while a:
-        if a & bit:
-            product ^= b
-            a ^= bit
-        b = b >> 1 ^ (_POLYNOMIAL if b & 1 else 0)
-        bit >>= 1
-    return product
+    return _crc_tables(bit).tolist()

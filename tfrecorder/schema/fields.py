@@ -216,19 +216,22 @@ def fields_of(schema: Schema) -> Fields:
     made = []
     for name, kind in schema.fields:
         if isinstance(kind, Image):
-            made.append(Field(name, kind, "image" if len(images) == 1 else _stem(name)))
+            key = "image" if len(images) == 1 else _stem(name)
         elif isinstance(kind, Mask):
             alone = len(masks) == 1 and len(images) == 1
-            made.append(Field(name, kind, "image/segmentation/class" if alone else _stem(name)))
+            key = "image/segmentation/class" if alone else _stem(name)
         elif isinstance(kind, (Label, Labels)):
             alone = len(classes) == 1 and len(images) == 1
-            made.append(Field(name, kind, "image/class" if alone else name))
+            key = "image/class" if alone else name
         elif isinstance(kind, File):
-            made.append(Field(name, kind, _stem(name)))
+            key = _stem(name)
         elif isinstance(kind, Boxes):
-            made.append(Field(name, kind, "image/object"))
+            key = "image/object"
         elif isinstance(kind, ValueKind):
-            made.append(Field(name, kind, f"image/object/{name}" if kind.of else name))
+            key = f"image/object/{name}" if kind.of else name
+        else:
+            continue
+        made.append(Field(name, kind, key))
     counts = Counter(feature.key for feature in record_features(made))
     for key, count in counts.items():
         if count > 1 or not key:
