@@ -62,16 +62,11 @@ def _names(value: object) -> set[str]:
     return {cls.__name__ for cls in classes if cls.__module__.partition(".")[0] == "datasets"}
 
 
-def _cells_of(
-    dataset: Dataset,
-    column: str,
-    rows: Rows,
-) -> Iterator[Any]:
+def _cells_of(column: Dataset, rows: Rows) -> Iterator[Any]:
     """The cells of a column of images."""
-    cells = _in_arrow(dataset, column)
     wanted = map(int, rows)
     while piece := list(itertools.islice(wanted, PIECE)):
-        yield from cells[piece].column(0).to_pylist()
+        yield from column[piece].column(0).to_pylist()
 
 
 def _in_arrow(dataset: Dataset, column: str) -> Any:
@@ -106,9 +101,13 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable | None:
         needed = [name for name in of.plain if of.ours[name] in _KNOWN or name == options.split_by]
         of = of._replace(plain=needed)
     plain = {name: _in_arrow(dataset, name)[:][name] for name in of.plain}
-    raw = with_objects(
-        arrow_table(of, plain, len(dataset), lambda name: partial(_cells_of, dataset, name))
+    table = arrow_table(
+        of,
+        plain,
+        len(dataset),
+        lambda name: partial(_cells_of, _in_arrow(dataset, name)),
     )
+    raw = with_objects(table)
     schema = options.schema or schema_of(raw.frame.rename(columns=of.renamed))
     if not isinstance(source, Mapping):
         return replace(raw, schema=schema)
