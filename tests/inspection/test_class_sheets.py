@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import pytest
 from helpers.growing_cases import QUIET
@@ -13,6 +14,7 @@ from helpers.planted_cases import Planted, planted
 from support import photo_frame
 
 import tfrecorder
+from tfrecorder.errors import OptionError
 
 
 class Sheet(NamedTuple):
@@ -90,6 +92,49 @@ def test_where_looks_do_not_tell_classes_apart_nothing_is_marked(tmp_path: Path)
     assert "too few to doubt a label by them" in preview.page
     assert not any(sheet.like for sheet in sheets_in(preview.page).values())
     assert "like another class" not in "".join(preview.findings)
+
+
+def test_neighbours_come_from_the_embeddings_that_are_given(tmp_path: Path) -> None:
+    frame = photo_frame()[:30]
+    truth = np.arange(len(frame)) % 2
+    frame["label"] = np.where(truth, "odd", "even")
+    frame.loc[7, "label"] = "even"
+    tfrecorder.convert(frame, tmp_path / "out", **QUIET)
+    rows = tfrecorder.to_frame(tmp_path / "out").index
+    # Of any length: their directions tell the two apart.
+    random = np.random.default_rng(3)
+    vectors = np.eye(2, 16)[truth[rows]] + random.normal(0, 0.1, (len(rows), 16))
+    vectors *= 10 ** random.uniform(-3, 3, (len(rows), 1))
+    keyed = pd.DataFrame(vectors, rows.rename("row")).reset_index()[::-1]
+    for given, compared in ((vectors, 30), (keyed[keyed["row"] > 2], 27)):
+        page = tfrecorder.preview(tmp_path / "out", embeddings=given, progress=False).page
+        sheet = sheets_in(page)["even"]
+        assert sheet.like == {sheet.files[0]: "odd"}
+        assert sheet.files[0] == Path(frame["image_uri"][7]).name
+        assert f"of the {compared} compared" in page
+        assert "Alike means close in the embeddings that were given" in page
+
+
+def test_embeddings_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    frame = photo_frame()[:9]
+    tfrecorder.convert(frame.assign(label=[*"abababab", "b"]), tmp_path / "out", **QUIET)
+    vectors = np.eye(9)
+    unsound = vectors.copy()
+    unsound[5, 2] = np.inf
+    for given, words in {
+        "too few": (vectors[:8], r"\(8, 9\): give a row for each of 9 records and a column"),
+        "flat": (vectors[0], r"\(9,\): give a row"),
+        "infinite": (unsound, "row 5 has a number that is not finite"),
+        "texts": (frame, "give numbers: could not convert"),
+        "another row": (pd.DataFrame(vectors, index=[*range(8), 12]), "=12: 1 row is not among"),
+    }.values():
+        with pytest.raises(OptionError, match=f"^embeddings.*{words}"):
+            tfrecorder.preview(tmp_path / "out", embeddings=given, progress=False)
+    boxes = {"x_min": 0.1, "y_min": 0.1, "x_max": 0.6, "y_max": 0.6}
+    for name, other in {"objects": frame.assign(**boxes), "one": frame.assign(label="a")}.items():
+        tfrecorder.convert(other, tmp_path / name, **QUIET)
+        with pytest.raises(OptionError, match="embeddings: they compare pictures with one label"):
+            tfrecorder.preview(tmp_path / name, embeddings=vectors, progress=False)
 
 
 def test_a_picture_of_a_repeated_scene_is_no_suspect(tmp_path: Path) -> None:

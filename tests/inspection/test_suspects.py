@@ -111,8 +111,10 @@ def test_what_does_not_fit_is_named(out: Path, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"row 7 is no probabilities.*a softmax"):
         tfrecorder.suspects(out, None, logits)
     keyed = pd.DataFrame(right[:2], index=[0, 99])
-    with pytest.raises(OptionError, match="probabilities=99: 1 row is not in the split"):
+    with pytest.raises(OptionError, match="probabilities=99: 1 row is not among these records"):
         tfrecorder.suspects(out, None, keyed)
+    with pytest.raises(OptionError, match=r"probabilities=3: 1 row is not .* or given twice"):
+        tfrecorder.suspects(out, None, keyed.set_axis([3, 3]))
     plain = photo_frame()[["split", "image_uri"]]
     tfrecorder.convert(plain, tmp_path / "plain", **QUIET)
     with pytest.raises(DatasetError, match="no column with one label"):

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -53,9 +53,9 @@ from tfrecorder.inspection.sheets import (
     sheets_of,
     tile_of,
 )
+from tfrecorder.inspection.suspects import embeddings_of, places_of
 from tfrecorder.options.read import PreviewOptions
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.frame import to_frame
 from tfrecorder.reading.info import DatasetInfo, info, summed
 from tfrecorder.reading.record_set import Record, read_numbered
 from tfrecorder.reading.shard_tables import read_row_list
@@ -209,6 +209,7 @@ def gather(
     options: PreviewOptions,
     stage: Stage,
     suspects: pd.DataFrame | None = None,
+    embeddings: Any = None,
 ) -> Gathered:
     """Read what a page shows.
 
@@ -218,19 +219,28 @@ def gather(
         options: what to look at.
         stage: part of a progress bar.
         suspects: as `tfrecorder.suspects` gives them; None for none.
+        embeddings: as for `preview`.
 
     Raises:
+        OptionError: the embeddings, or the suspects, do not fit the dataset.
         DatasetError: an index, a record or a list in the dataset is damaged.
     """
     per_split = options.per_split
     seed = options.seed
     drawn = draw(stored, max(options.num_records, per_split), seed)
     in_full = {split: {*numbers[:IN_FULL]} for split, numbers in drawn.items()}
-    compared = {split: {*numbers[:COMPARED]} for split, numbers in drawn.items()}
+    most = COMPARED if embeddings is None else 0
+    compared = {split: {*numbers[:most]} for split, numbers in drawn.items()}
+    vectors = {}
+    if embeddings is not None:
+        chosen = {(split, number) for split, numbers in drawn.items() for number in numbers}
+        vectors = embeddings_of(stored, embeddings, chosen)
     with ThreadPool() as pool:
         looker = _Looker(stored, in_full, compared, pool, stage)
         seen: dict[str, list[RecordView]] = {split: [] for split in drawn}
         for view in looker.views(drawn, "decoding"):
+            if view.width and view.place in vectors:
+                view = replace(view, looks=vectors[view.place][None])
             seen[view.split].append(view)
         started = time.monotonic()
         duplicates = find_duplicates(stored, options.seconds, stage)
@@ -247,7 +257,7 @@ def gather(
         every_view = [*itertools.chain(*seen.values())]
         # Split by split in turn: only so many objects are compared.
         in_turn = itertools.chain.from_iterable(itertools.zip_longest(*seen.values()))
-        sheets = sheets_of([*filter(None, in_turn)])
+        sheets = sheets_of([*filter(None, in_turn)], embeddings is not None)
         if sheets is not None:
             sheets = replace(sheets, shown=looker.tiled(sheets.shown))
         boxes = looker.tiled(extreme_boxes(every_view))
@@ -339,10 +349,7 @@ class _Looker:
             raise OptionError.of("suspects", ..., words)
         chosen = suspects[:PER_CLASS]
         wanted = chosen[number].tolist()
-        places: dict[int, Place] = {}
-        for split in self.stored.splits:
-            rows = to_frame(self.stored.directory, split, at=self.stored.commit).index
-            places |= {row: (split, place) for place, row in enumerate(rows) if row in wanted}
+        places = places_of(self.stored, by_row=True)
         if unknown := [row for row in wanted if row not in places]:
             raise OptionError.of("suspects", unknown[0], "the dataset has no such row.")
         found = [places[row] for row in wanted]

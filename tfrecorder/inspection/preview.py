@@ -10,7 +10,7 @@ import html as markup
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -47,6 +47,9 @@ from tfrecorder.sources.source import read_table
 from tfrecorder.sources.table import Source
 from tfrecorder.storage.local import local_path, write_whole
 from tfrecorder.version import __version__
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 #: The first line of every page; a file that does not start with it is not ours, and is not
 #: replaced.
@@ -141,6 +144,7 @@ def preview(
     directory: Path,
     html: Path | None = None,
     suspects: pd.DataFrame | None = None,
+    embeddings: npt.ArrayLike | pd.DataFrame | None = None,
     **options: Unpack[PreviewKeywords],
 ) -> Preview:
     """Make a page that shows a dataset: one HTML file that works offline and on its own.
@@ -156,6 +160,9 @@ def preview(
         html: the file to write; an earlier page there is replaced.  With None nothing is written,
             and the result shows itself in a notebook.
         suspects: labels to show that a model doubts, as `tfrecorder.suspects` gives them.
+        embeddings: what a network of yours makes of the pictures, to compare these by it: numbers,
+            a row for each record in the order of `to_frame`.  Or a frame whose column or index
+            `row` has the number of each row; records that it lacks are not compared.
         **options: what to look at.
 
     Returns:
@@ -173,7 +180,14 @@ def preview(
     target = None if html is None else _target(html, directory)
     stored = open_stored(directory, chosen.at, chosen.keys)
     with record_bar(is_shown(chosen.progress)) as stage:
-        gathered = gather(stored, info(directory, chosen.at, *chosen.keys), chosen, stage, suspects)
+        gathered = gather(
+            stored,
+            info(directory, chosen.at, *chosen.keys),
+            chosen,
+            stage,
+            suspects=suspects,
+            embeddings=embeddings,
+        )
     findings = find(gathered)
     page = render_page(gathered, findings)
     if target is not None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from PIL import Image
 
+from tfrecorder.errors import OptionError
 from tfrecorder.inspection.record_values import (
     SMALL_SIDE,
     Box,
@@ -105,6 +106,7 @@ class Sheets:
         agreement: the share of labels that most neighbours have too, 0 to 1.
         matrix: by class and by the class of most of the neighbours, how many; empty if there are
             too many classes.
+        by_embeddings: neighbours are those with alike embeddings of the user's.
     """
 
     shown: Mapping[str, Sequence[Sighting]]
@@ -113,6 +115,7 @@ class Sheets:
     of_objects: bool
     agreement: float
     matrix: Mapping[str, Mapping[str, int]]
+    by_embeddings: bool
 
     @property
     def tells(self) -> bool:
@@ -193,10 +196,16 @@ def _normal(values: np.ndarray) -> np.ndarray:
     return flat / (np.linalg.norm(flat) + 1e-3)
 
 
-def sheets_of(views: Sequence[RecordView]) -> Sheets | None:
+def sheets_of(views: Sequence[RecordView], by_embeddings: bool = False) -> Sheets | None:
     """The sheets of the records that were looked at; None if there are fewer than two labels.
 
     If objects have names, they are compared, and else the pictures that have one label.
+
+    Args:
+        by_embeddings: `looks` are embeddings of the user's, of whole pictures.
+
+    Raises:
+        OptionError: nothing is compared by the embeddings.
     """
     of_objects = any(box.name for view in views for box in view.boxes)
     sightings: list[Sighting] = []
@@ -212,6 +221,12 @@ def sheets_of(views: Sequence[RecordView]) -> Sheets | None:
             sightings.append(Sighting(view, view.labels[0], None))
             parts.append(view.looks)
     names, labels = np.unique([one.label for one in sightings], return_inverse=True)
+    if by_embeddings and (of_objects or len(names) < 2):
+        words = (
+            "they compare pictures with one label each, of two labels or more, and here are none; "
+            "objects are compared by their own part of the picture. Leave it out."
+        )
+        raise OptionError.of("embeddings", ..., words)
     if len(names) < 2:
         return None
     voters, distances = _neighbours(np.concatenate(parts).astype(np.float32))
@@ -241,6 +256,7 @@ def sheets_of(views: Sequence[RecordView]) -> Sheets | None:
         of_objects=of_objects,
         agreement=agreement,
         matrix=_matrix(names.tolist(), labels, likeliest),
+        by_embeddings=by_embeddings,
     )
 
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.core.option import OneOf
+from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.messages import command, warn
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.example import Values, parse_features, text_of
@@ -76,6 +77,7 @@ def to_frame(
     image: str | None = None,
     label: str | None = None,
     features: Mapping[str, str] | None = None,
+    progress: bool | None = None,
 ) -> pd.DataFrame:
     """The rows and columns that a dataset was made from, without TensorFlow.
 
@@ -87,6 +89,7 @@ def to_frame(
         images: "uri" gives images and masks as the source named them, "bytes" as stored.
         at: read a dataset that was appended to only up to this generation; None is the newest.
         image, label, features: as for `load`.
+        progress: show what is done; None shows it only in a terminal or a notebook.
 
     Returns:
         The columns of the schema, split after split, with the rows of each in the order of
@@ -115,7 +118,9 @@ def to_frame(
     for key in stored.unread.keys() - stored.features.keys():
         warn(f"{stored.unread[key]}: it makes no column.")
     chosen = [stored.split(split)] if split is not None else list(stored.splits)
-    splits, cells = gather(stored, (*stored.fields, _SOURCE_ROW), chosen, images)
+    with stage_line(is_shown(progress)) as say:
+        say("reading records")
+        splits, cells = gather(stored, (*stored.fields, _SOURCE_ROW), chosen, images)
     for field in of_kind(stored.fields, Boxes) if images == "uri" else ():
         # Records have boxes on their stored pixels; a source may have others, or of other sizes.
         names = table_keys(field)
