@@ -19,7 +19,7 @@ import pyarrow as pa
 from tfrecorder import storage
 from tfrecorder.core.option import spelled
 from tfrecorder.core.threads import ThreadPool, cores
-from tfrecorder.display.bars import is_shown
+from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.messages import warn
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError, SourceError, TfrecorderError
@@ -186,7 +186,9 @@ def _repair(
     hopeless = {shard.index_file for shard in damaged if shard.table in faulty}
     indexes = [f.shard for f in findings if f.shard.index_file in faulty - hopeless]
     written += _publish(directory, {s.index_file: _index(directory, s) for s in indexes})
-    rewritten, refusals = _write_shards(expected, damaged, faulty, base)
+    with stage_line(shown) as say:
+        say("writing shards again")
+        rewritten, refusals = _write_shards(expected, damaged, faulty, base)
     written += rewritten
     if refusals:
         names = ", ".join(sorted(written))

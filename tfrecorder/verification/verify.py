@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from tfrecorder import storage
 from tfrecorder.core.threads import cores, map_at_once
-from tfrecorder.display.bars import Advance, bar_class, is_shown
+from tfrecorder.display.bars import Advance, bar_class, is_shown, stage_line
 from tfrecorder.errors import DatasetError, refuse_missing
 from tfrecorder.format import layout
 from tfrecorder.format.documents import unseal
@@ -115,7 +115,9 @@ def verify(
         if records and not faults:
             faults += at_most(_doubles(expected))
         compared = _compare_sources(expected, faults, is_shown(progress)) if sources else None
-        faults += at_most(naming_faults(where, gone))
+        with stage_line(is_shown(progress)) as say:
+            say("searching for names")
+            faults += at_most(naming_faults(where, gone))
     common = {*common_files(expected), *LISTS}
     return VerificationReport(
         directory=where,
