@@ -40,6 +40,33 @@ CELLS = (
     "df.tensorflow.validate(check_images=True)",
 )
 
+#: Every call that may be long.  What has no count is shown after a second, here at once.
+AT_ONCE = "import numpy as np, tfrecorder.display.bars; tfrecorder.display.bars.SHOWN_AFTER = 0"
+LONG = {
+    "validate": f"tfrecorder.validate({str(CSV)!r}, check_images=True)",
+    "dry run": f"tfrecorder.convert({str(CSV)!r}, 'other', dry_run=True)",
+    "convert": f"rows = pd.read_csv({str(CSV)!r})\n"
+    f"rows['image_uri'] = {str(CSV.parent)!r} + '/' + rows['image_uri']\n"
+    "tfrecorder.convert(rows[:40], 'long')",
+    "append": "tfrecorder.append(rows[40:], 'long')",
+    "to_frame": "frame = tfrecorder.to_frame('long')",
+    "update": "tfrecorder.update(frame[:3].assign(label='cat'), 'long')",
+    "remove": "tfrecorder.remove('long', frame[:2])",
+    "compact": "tfrecorder.compact('long')",
+    "suspects": "found = tfrecorder.suspects('long', None, np.full((50, 4), 0.25))",
+    "preview": "page = tfrecorder.preview('long', suspects=found)",
+    "duplicates": "copies = tfrecorder.duplicates('long')",
+    "verify": "tfrecorder.verify('long', sources=True, absent=['gone.jpg'])",
+    "repair": "import pathlib\n"
+    "shard = next(pathlib.Path('long').glob('train-*.tfrecord'))\n"
+    "_ = shard.write_bytes(shard.read_bytes()[:-9])\n"
+    "tfrecorder.repair('long')",
+    "export": "tfrecorder.export('long', 'exported', to='csv')",
+    "card": "tfrecorder.card('long')",
+}
+#: Those that do something without a count, some of them after what has a bar.
+WITHOUT_COUNT = ("to_frame", "suspects", "verify", "repair")
+
 #: One state of a bar of text, which is there where ipywidgets are not installed.
 BAR = (
     r"\r?(?:[a-z ]+: )? *(?:starting \[|(?:reading|checking) the table \[|planning \["
@@ -68,7 +95,8 @@ def execute(folder: Path, cells: Sequence[str], client: type = NotebookClient) -
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
     """What each cell shows where somebody watches."""
-    return execute(tmp_path_factory.mktemp("notebook"), CELLS, Watched)
+    cells = [*CELLS, AT_ONCE, *LONG.values()]
+    return execute(tmp_path_factory.mktemp("notebook"), cells, Watched)
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +157,24 @@ def test_the_check_of_every_image_has_a_bar(outputs: list[list[Any]]) -> None:
     assert "unusable_image" in html_of(result)
     assert re.search(rf"checking: 100%\|[^|]+\| {len(URIS)}/{len(URIS)} \[", text_of(bar))
     assert without_bars(text_of(bar)) == ""
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("ipywidgets") is not None, reason="their bar is not text"
+)
+@pytest.mark.parametrize("name", LONG)
+def test_every_long_call_has_a_line_of_text_that_changes(
+    outputs: list[list[Any]], name: str
+) -> None:
+    of_cell = outputs[len(CELLS) + 1 + [*LONG].index(name)]
+    shown = text_of([output for output in of_cell if output.output_type == "stream"])
+    states = [state for state in re.split(r"[\r\n]", shown) if state.strip()]
+    assert all(re.search(r"\[\d\d:\d\d", state) for state in states), shown
+    assert name not in WITHOUT_COUNT or re.search(r"\r[a-z ]*\[00:0\d\]", shown)
+    # A line is drawn over the one before, and few stay.
+    assert shown.startswith("\r")
+    assert shown.count("\n") <= 2
+    assert len(shown) < 5000
 
 
 def test_without_progress_only_the_table(outputs: list[list[Any]]) -> None:
