@@ -30,7 +30,7 @@ DRAWN = {
 #: What notebooks need that is not installed with the package; without it they are skipped.
 NEEDS = {
     "coco": ["matplotlib", "pycocotools"],
-    "correct": ["matplotlib"],
+    "correct": ["cleanlab", "matplotlib"],
     "pytorch": ["torch"],
     "grain": ["grain", "jax", "matplotlib"],
     "keras": ["matplotlib"],

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.display.bars import is_shown, stage_line
+from tfrecorder.display.bars import bar_class, is_shown, stage_line
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OptionError, missing_explained
 from tfrecorder.inspection.duplicates import Place
@@ -72,6 +72,7 @@ def suspects(
         >>> found["label"] = found["suggested"]  # doctest: +SKIP
         >>> tfrecorder.update(found, "out", dry_run=True)  # doctest: +SKIP
     """
+    bar_class()  # cleanlab imports tqdm's too, which without ipywidgets warns at length
     with missing_explained():
         from cleanlab.filter import find_label_issues
     where = storage.given_path(directory)
