@@ -16,7 +16,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Executor, Future, TimeoutError as FutureTimeout, wait
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, copy_context
 from pathlib import Path
@@ -143,7 +143,8 @@ def _run_one(tasks: queue.SimpleQueue[_Task | None]) -> bool:
 def result_of(future: Future[R]) -> R:
     """Wait for a future's result, but notice Ctrl-C."""
     while not future.done():
-        wait([future], timeout=LISTEN)
+        with contextlib.suppress(FutureTimeout):  # which may also be an error of the work
+            return future.result(LISTEN)
     return future.result()
 
 

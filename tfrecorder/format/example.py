@@ -95,7 +95,7 @@ def encode_parts(features: Mapping[str, Any]) -> list[bytes]:
             elif len(value) < _LARGE:
                 small += (_small_head(key, len(value)), value)
             else:
-                parts += (b"".join((*small, _bytes_head(key, len(value)))), value)
+                parts += (b"".join((*small, bytes_head(key, len(value)))), value)
                 small = []
     except UnicodeEncodeError as error:
         raise ValueError(f"feature {key!r}: the text is not valid Unicode: {error}") from error
@@ -122,14 +122,14 @@ def _int_entry(key: str, value: int) -> bytes:
     return _entry_head(key, len(feature)) + feature
 
 
-def _bytes_head(key: str, size: int) -> bytes:
+def bytes_head(key: str, size: int) -> bytes:
     """All of an entry that comes before its only value, of `size` bytes."""
     head = b"\x0a" + varint(size)
     feature = _BYTES + varint(len(head) + size) + head
     return _entry_head(key, len(feature) + size) + feature
 
 
-_small_head = lru_cache(maxsize=4096)(_bytes_head)
+_small_head = lru_cache(maxsize=4096)(bytes_head)
 
 
 @lru_cache(maxsize=64)  # the records of a dataset have the same

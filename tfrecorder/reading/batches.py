@@ -17,7 +17,7 @@ from tfrecorder.options.keywords import BatchKeywords, Datasets, Unpack
 from tfrecorder.options.option import require, takes
 from tfrecorder.options.ranks import COMMON_SEED, cores_of_rank, say_divided, seed_of
 from tfrecorder.options.read import SEED, EpochOptions, prefetched
-from tfrecorder.reading.collate import BatchMemory, collate
+from tfrecorder.reading.collate import BatchMemory
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.element_spec import refuse_sizes
 from tfrecorder.reading.growth import GrowingDataset, of_any_size
@@ -433,10 +433,10 @@ class Batches(Progress):
         size = self._options.batch_size
         part = -(-size // threads)
         parts = -(-size // part)  # per full batch: all threads work on the same one
-        waiting = prefetched(self._batch_bytes(), self._options.budget)
+        waiting = min(2 * threads, prefetched(self._batch_bytes(), self._options.budget))
         ahead = parts * waiting
         # Those that wait, those being made, and those that the loop still has in hand.
-        memory = BatchMemory((waiting + 4) * len(self._elements.spec.decoded))
+        memory = BatchMemory((waiting + 3) * len(self._elements.spec.decoded))
         order = self._order(position)
         made = []
         with contextlib.ExitStack() as stack:
@@ -448,7 +448,7 @@ class Batches(Progress):
             def make(task: _Task) -> tuple[_Task, list[Any]]:
                 step, begin, pixels = task
                 some = step.numbers[begin : begin + part]
-                return task, self._elements.read(reader, some, step.epoch, pixels, begin)
+                return task, self._elements.rows(reader, some, step.epoch, pixels, begin)
 
             def tasks() -> Iterator[_Task]:
                 for step in steps_of(order, share, position.next):
@@ -462,7 +462,7 @@ class Batches(Progress):
             for (step, _, pixels), elements in stack.enter_context(contextlib.closing(results)):
                 made += elements
                 if len(made) == len(step.numbers):
-                    yield collate(made, pixels, step.mask)
+                    yield self._elements.batch(made, pixels, step.mask)
                     made = []
 
     @contextlib.contextmanager

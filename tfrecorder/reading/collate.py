@@ -27,7 +27,12 @@ def collate(
     Raises:
         OptionError: `map_fn` returned arrays of different shapes.
     """
-    batch = _join(elements, {id(array.base): array for array in pixels.values()})
+    whole = {id(array.base): array for array in pixels.values()}
+    return with_mask(_join(elements, whole), mask)
+
+
+def with_mask(batch: Any, mask: np.ndarray | None) -> Any:
+    """A batch with one value more, its last, if there is a mask."""
     if mask is None:
         return batch
     return (*batch, mask) if isinstance(batch, tuple) else (batch, mask)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +19,7 @@ from tfrecorder.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, data_of
 from tfrecorder.images.geometry import Picture
 from tfrecorder.images.pixels import Encoded, Shape, shape_of
 from tfrecorder.options.read import ReadOptions
-from tfrecorder.reading.collate import BatchMemory
+from tfrecorder.reading.collate import BatchMemory, collate, with_mask
 from tfrecorder.reading.decoding import (
     decode,
     decode_mask,
@@ -29,6 +30,8 @@ from tfrecorder.reading.decoding import (
 from tfrecorder.reading.element_spec import NUMBERS, Engine, Values, spec_of
 from tfrecorder.reading.misfits import expected_of
 from tfrecorder.reading.order import choices, draws
+from tfrecorder.reading.raw_records import RawRecords
+from tfrecorder.reading.record_bytes import PrefetchReader, RecordReader
 from tfrecorder.reading.record_set import RecordSet
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import Feature
@@ -75,13 +78,89 @@ class Elements:
             sizes = {key for field in self.spec.decoded for key in field.size_keys} - wanted
             self._parsed = tuple(item for item in self.spec.parsed if item.key not in sizes)
         self._expected = expected_of(stored, self.spec)
-        self._keys = {feature.key.encode(): feature.key for feature in self._parsed}
+        self._keys: Mapping[bytes, str] = {
+            feature.key.encode(): feature.key for feature in self._parsed
+        }
         if self._expected is not None and self._expected.absent is None:
             self._keys = _EveryKey()
         elif self._expected is not None:
             self._keys |= {key.encode(): key for key in self._expected.absent or ()}
         self._viewed = ("image", "mask") if options.decode else ()  # decoded from views, not copied
         dtype_of(options.dtype)  # or its error, before anything is read
+        self._raw = self._raw_records()
+
+    def _raw_records(self) -> RawRecords | None:
+        """How raw pixels are read into a batch without parsing each record; None where not."""
+        spec, options = self.spec, self.spec.options
+        if not spec.is_raw or len(spec.decoded) != 1 or not isinstance(spec.image, Field):
+            return None
+        image = spec.image
+        picture = spec.pictures[image.key]
+        sides, dtype = spec.pixels_of(image)
+        is_as_stored = picture.size in (None, picture.stored_size) and dtype == "uint8"
+        is_changed = options.map_fn or options.augment or options.is_whole or self._channels_first
+        features = [item for item in self._parsed if item.key != image.encoded_key]
+        are_single = all(item.shape == () for item in features)
+        is_usual = self._is_ours and not self._expected and not spec.class_maps
+        if spec.decoded != (image,) or is_changed or not (is_as_stored and are_single and is_usual):
+            return None
+        count = math.prod(side or 0 for side in sides)
+        return RawRecords(image.encoded_key, count, features, self._only)
+
+    def rows(
+        self,
+        reader: RecordReader | PrefetchReader,
+        numbers: Sequence[int],
+        epoch: int,
+        pixels: Mapping[str, np.ndarray],
+        begin: int,
+    ) -> list[Any]:
+        """What `batch` takes of some records; its arguments and errors are those of `read`."""
+        if self._raw is None:
+            return self.read(reader, numbers, epoch, pixels, begin)
+        slots = pixels[self.spec.decoded[0].key][begin:]
+        if not isinstance(reader, RecordReader) or not reader.is_local:
+            return reader.read(
+                numbers, lambda framed, at: self._row(numbers[at], slots[at], framed)
+            )
+        rows = []
+        for at, number in enumerate(numbers):
+            if at % 16 == 0 and is_unwanted():
+                raise UnwantedError
+            slot = slots[at]
+            row = self._raw.read(*reader.opened(number), slot)
+            if row is None:
+                (row,) = reader.read([number], partial(self._row, number, slot))
+            rows.append(row)
+        return rows
+
+    def _row(
+        self,
+        number: int,
+        slot: np.ndarray,
+        framed: bytes,
+        _: int = 0,
+    ) -> list[Any]:
+        """As `RawRecords.read`, of a record that has to be parsed."""
+        assert self._raw is not None
+        values = self._parse(framed, number)
+        self._pixels(self.spec.decoded[0], values, None, slot)
+        return [values[feature.key] for feature in self._raw.features]
+
+    def batch(
+        self,
+        rows: Sequence[Any],
+        pixels: Mapping[str, np.ndarray],
+        mask: np.ndarray | None,
+    ) -> Any:
+        """A batch of what `rows` gave of all its records; as `collate`."""
+        if self._raw is None:
+            return collate(rows, pixels, mask)
+        values = {}
+        for feature, column in zip(self._raw.features, zip(*rows, strict=True), strict=True):
+            dtype = "bool" if feature.kind == "bool" else NUMBERS.get(feature.kind, "object")
+            values[feature.key] = np.array(column, dtype)
+        return with_mask(self.spec.element(values, dict(pixels), None, None, NUMPY), mask)
 
     def read(
         self,

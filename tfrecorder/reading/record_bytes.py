@@ -116,6 +116,14 @@ class RecordReader:
         framed.update(zip(missing, fetched, strict=True))
         return [self._used(numbers[at], cast(bytes, framed[at]), use, at) for at in framed]
 
+    def opened(self, number: int) -> tuple[int, int, int]:
+        """Of a record on a disk the number of its open file, its offset and its size.
+
+        The number is -1 where the file does not stay open.
+        """
+        shard, offset, size = self._place(number)
+        return self._files.number(shard), offset, size
+
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
         """Records of a bucket with their framing, in the order of `numbers`, not checked yet."""
         framed = [b""] * len(numbers)
@@ -248,6 +256,10 @@ class OpenFiles:
             if len(self._numbers) < MOST_OPEN:  # no lock: a fork could leave it held
                 self._keep(shard.path, file)
             return os.pread(file.fileno(), size, offset)
+
+    def number(self, shard: ShardFile) -> int:
+        """The number of a shard that is open; -1 if it is not."""
+        return self._numbers.get(shard.path, -1)
 
     def _keep(self, path: str, file: BinaryIO) -> None:
         """Keep a file open, unless the process has half of the files open that it may.

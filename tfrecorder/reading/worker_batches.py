@@ -16,7 +16,7 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.errors import OptionError
-from tfrecorder.reading.collate import BatchMemory, collate, each
+from tfrecorder.reading.collate import BatchMemory, each
 from tfrecorder.reading.parsing import Elements
 from tfrecorder.reading.position import Step
 from tfrecorder.reading.record_bytes import RecordReader
@@ -68,8 +68,8 @@ class WorkerBatches:
     def __getitem__(self, step: Step) -> Answer:
         try:
             pixels = self.elements.arrays(len(step.numbers), self.memory)
-            made = self.elements.read(self.reader, step.numbers, step.epoch, pixels)
-            return Answer(each(self.tensor, collate(made, pixels, step.mask)))
+            rows = self.elements.rows(self.reader, step.numbers, step.epoch, pixels, 0)
+            return Answer(each(self.tensor, self.elements.batch(rows, pixels, step.mask)))
         except Exception as error:
             # torch would put the traceback into the message, and has to if this fails.
             with contextlib.suppress(Exception):
