@@ -269,7 +269,11 @@ class Elements:
                 if (value := self._only(feature, framed, *place)) is not None:
                     values[key] = value
                     continue
-                parsed[key] = example.parse_feature(memoryview(framed)[slice(*place)], memoryview)
+                try:
+                    feature_bytes = memoryview(framed)[slice(*place)]
+                    parsed[key] = example.parse_feature(feature_bytes, memoryview)
+                except IndexError as error:
+                    raise ValueError(f"its feature {key!r} ends too early") from error
             values[key] = self._typed(feature, parsed.get(key, []))
         return values
 
