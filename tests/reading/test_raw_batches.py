@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
+import time
+import tracemalloc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -186,3 +188,23 @@ def test_a_damaged_record_is_named(out: Path) -> None:
         data[place] ^= 4
     (out / SHARD).write_bytes(data)
     assert assert_read_alike(out) == 8
+
+
+def test_no_more_than_four_batches_a_thread_are_held(tmp_path: Path) -> None:
+    """Also by a loop that is slower than its threads, on a machine with much memory."""
+    paths = [tmp_path / f"{grey}.png" for grey in range(24)]
+    for grey, path in enumerate(paths):
+        Picture.new("RGB", (160, 160), (grey, grey, grey)).save(path)
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": [*map(str, paths)]})
+    options: dict[str, Any] = {"image_format": "raw", "image_size": 160, "num_shards": 1}
+    tfrecorder.convert(frame, tmp_path / "out", progress=False, **options)
+    batch_bytes = 2 * 160 * 160 * 3
+    reading: dict[str, Any] = {"batch_size": 2, "ram_budget": "8GiB"}
+    for threads in (1, 2):
+        loop = batches(tmp_path / "out", "TRAIN", num_threads=threads, **reading)
+        tracemalloc.start()
+        for _ in loop:
+            time.sleep(0.02)
+        held = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert 2 * batch_bytes < held < (4 * threads + 1) * batch_bytes

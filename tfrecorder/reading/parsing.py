@@ -31,7 +31,6 @@ from tfrecorder.reading.element_spec import NUMBERS, Engine, Values, spec_of
 from tfrecorder.reading.misfits import expected_of
 from tfrecorder.reading.order import choices, draws
 from tfrecorder.reading.raw_records import RawRecords
-from tfrecorder.reading.record_bytes import PrefetchReader, RecordReader
 from tfrecorder.reading.record_set import RecordSet
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import Feature
@@ -78,9 +77,7 @@ class Elements:
             sizes = {key for field in self.spec.decoded for key in field.size_keys} - wanted
             self._parsed = tuple(item for item in self.spec.parsed if item.key not in sizes)
         self._expected = expected_of(stored, self.spec)
-        self._keys: Mapping[bytes, str] = {
-            feature.key.encode(): feature.key for feature in self._parsed
-        }
+        self._keys = {feature.key.encode(): feature.key for feature in self._parsed}
         if self._expected is not None and self._expected.absent is None:
             self._keys = _EveryKey()
         elif self._expected is not None:
@@ -91,46 +88,45 @@ class Elements:
 
     def _raw_records(self) -> RawRecords | None:
         """How raw pixels are read into a batch without parsing each record; None where not."""
-        spec, options = self.spec, self.spec.options
-        if not spec.is_raw or len(spec.decoded) != 1 or not isinstance(spec.image, Field):
+        spec, options, image = self.spec, self.spec.options, self.spec.image
+        if image is None or spec.decoded != (image,) or not spec.is_raw or self._expected:
             return None
-        image = spec.image
-        picture = spec.pictures[image.key]
         sides, dtype = spec.pixels_of(image)
-        is_as_stored = picture.size in (None, picture.stored_size) and dtype == "uint8"
+        is_resized = spec.pictures[image.key].size not in (
+            None,
+            self._records.stored.image_shape[:2],
+        )
         is_changed = options.map_fn or options.augment or options.is_whole or self._channels_first
         features = [item for item in self._parsed if item.key != image.encoded_key]
         are_single = all(item.shape == () for item in features)
-        is_usual = self._is_ours and not self._expected and not spec.class_maps
-        if spec.decoded != (image,) or is_changed or not (is_as_stored and are_single and is_usual):
+        if is_resized or is_changed or spec.class_maps or not are_single or dtype != "uint8":
             return None
         count = math.prod(side or 0 for side in sides)
         return RawRecords(image.encoded_key, count, features, self._only)
 
     def rows(
         self,
-        reader: RecordReader | PrefetchReader,
+        reader: Any,
         numbers: Sequence[int],
         epoch: int,
         pixels: Mapping[str, np.ndarray],
         begin: int,
     ) -> list[Any]:
-        """What `batch` takes of some records; its arguments and errors are those of `read`."""
-        if self._raw is None:
+        """What `batch` takes: of each record its element, or a list of the values of raw pixels.
+
+        Arguments and errors are those of `read`.
+        """
+        if self._raw is None or not reader.is_local:
             return self.read(reader, numbers, epoch, pixels, begin)
         slots = pixels[self.spec.decoded[0].key][begin:]
-        if not isinstance(reader, RecordReader) or not reader.is_local:
-            return reader.read(
-                numbers, lambda framed, at: self._row(numbers[at], slots[at], framed)
-            )
         rows = []
         for at, number in enumerate(numbers):
             if at % 16 == 0 and is_unwanted():
                 raise UnwantedError
-            slot = slots[at]
-            row = self._raw.read(*reader.opened(number), slot)
+            file, offset, size = reader.opened(number)
+            row = self._raw.read(file, offset, size, slots[at])
             if row is None:
-                (row,) = reader.read([number], partial(self._row, number, slot))
+                (row,) = reader.read([number], partial(self._row, number, slots[at]))
             rows.append(row)
         return rows
 
@@ -139,7 +135,7 @@ class Elements:
         number: int,
         slot: np.ndarray,
         framed: bytes,
-        _: int = 0,
+        _: int,
     ) -> list[Any]:
         """As `RawRecords.read`, of a record that has to be parsed."""
         assert self._raw is not None
@@ -153,8 +149,8 @@ class Elements:
         pixels: Mapping[str, np.ndarray],
         mask: np.ndarray | None,
     ) -> Any:
-        """A batch of what `rows` gave of all its records; as `collate`."""
-        if self._raw is None:
+        """A batch of the `rows` of all its records; otherwise as `collate`."""
+        if self._raw is None or not isinstance(rows[0], list):
             return collate(rows, pixels, mask)
         values = {}
         for feature, column in zip(self._raw.features, zip(*rows, strict=True), strict=True):

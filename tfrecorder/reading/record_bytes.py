@@ -443,6 +443,8 @@ class PrefetchReader:
         held: the most blocks that are being fetched or wait in memory.
     """
 
+    is_local = False
+
     def __init__(
         self,
         reader: RecordReader,
