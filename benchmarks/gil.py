@@ -12,6 +12,8 @@ programs make the figures larger.  CPU seconds and images/s are measured in roun
     raw              the same of pictures of 128x128 that are stored as pixels
     Records          `records[numbers]`, a batch at a time, decoded and `decode=False`
     load             `tfrecorder.load` by option: the lock that tf.data and its answers take
+    calls            what `batches` calls, by name, that releases the lock, for an image; each may
+                     hand it over to the thread that trains, which then has to hand it back
     convert          a conversion in its one process, by the difference between two sizes: without
                      what it does once, as Beam's start
 
@@ -25,13 +27,16 @@ containers, the capability SYS_PTRACE.
 
 from __future__ import annotations
 
+import collections
 import importlib
 import os
 import re
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -49,6 +54,19 @@ SIZE, BATCH = 224, 64
 
 #: What is measured at two sizes: 1 and this many times the images.
 CHECKS, TIMES = ("header", "decode"), 4
+
+#: The calls of C that release the lock, beside those of decoder and resizer, and what they do.
+RELEASING = {
+    "pread": "reads a record, or what is before its raw pixels",
+    "preadv": "reads raw pixels into their batch",
+    "acquire": "waits for another thread, a few times a batch",
+}
+
+#: Where NumPy copies pixels into a batch, which it does without the lock: no call that is seen.
+COPIES = {"batches, calls": 1, "batches, raw, calls": 0}
+
+#: How many of these an image may take.
+MOST_RELEASES = 3
 
 #: The readers of which the page says what eight ranks get, on how many cores.
 OF_RANKS = ("batches, 1 thread", "batches, raw", "load", "load, raw")
@@ -112,6 +130,29 @@ def batches(directory: str, epochs: int = 1, **options: Any) -> Timed:
 
     loop = tfrecorder.batches(directory, "TRAIN", batch_size=BATCH, seed=1, **options)
     return _epochs(loop, epochs)
+
+
+def releasing(directory: str, **options: Any) -> Timed:
+    """How often `batches` calls what releases the lock, in all threads, for an epoch."""
+    import tfrecorder
+
+    loop = tfrecorder.batches(directory, "TRAIN", batch_size=BATCH, seed=1, **options)
+
+    def run() -> Numbers:
+        calls: collections.Counter[str] = collections.Counter()
+
+        def count(frame: Any, event: str, called: Any) -> None:
+            if event == "c_call" and called.__name__ in RELEASING:
+                calls[called.__name__] += 1
+
+        threading.setprofile(count)
+        sys.setprofile(count)
+        images = sum(len(images) for images, _ in loop)
+        sys.setprofile(None)
+        threading.setprofile(None)
+        return {"images": images, **{name: calls[name] for name in RELEASING}}
+
+    return run
 
 
 def tensors(directory: str, epochs: int = 1, **options: Any) -> Timed:
@@ -261,14 +302,35 @@ def main(arguments: list[str] | None = None) -> bool:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="few images")
     parser.add_argument("--cases", help="only these, parted by ;")
+    parser.add_argument("--calls", action="store_true", help="only the calls, without py-spy")
     chosen = parser.parse_args(arguments)
     count = QUICK_IMAGES if chosen.quick else IMAGES
-    cases = make_cases(chosen.data.resolve(), count)
+    cases = all_cases = make_cases(chosen.data.resolve(), count)
     names = list(dict.fromkeys(re.sub(r" \d+$", "", case.name) for case in cases))
     if chosen.cases:
         names = [name for name in names if name in chosen.cases.split(";")]
         cases = [case for case in cases if re.sub(r" \d+$", "", case.name) in names]
-    results = harness.run_rounds([*cases, *map(spied, cases)], chosen.rounds, chosen.data)
+    photos, small = (
+        next(case.arguments["directory"] for case in all_cases if case.name == name)
+        for name in ("batches, 1 thread", "batches, raw")
+    )
+    sized = {"directory": photos, "image_size": SIZE, "num_threads": 1}
+    counted = [
+        Case("batches, calls", "gil:releasing", sized),
+        Case("batches, raw, calls", "gil:releasing", {"directory": small, "num_threads": 1}),
+    ]
+    spies = [] if chosen.calls else [*cases, *map(spied, cases)]
+    results = harness.run_rounds([*counted, *spies], chosen.rounds, chosen.data)
+    calls = [["calls an image", *RELEASING, "copy of pixels", "in all"]]
+    bars = []
+    for result in results[: len(counted)]:
+        name, images = result.case.name, result.median("images")
+        each = [result.median(call) / images for call in RELEASING] + [COPIES[name]]
+        calls.append([name, *(f"{number:.2f}" for number in (*each, sum(each)))])
+        words = f"{name}: that release the lock, an image"
+        bars.append(Bar(words, sum(each), MOST_RELEASES, at_least=False))
+    if chosen.calls:
+        return harness.report("gil-calls", results, {"calls": calls}, bars)
     found = {name: figures(results, name, count) for name in names}
     rows = [["", "GIL held, us an image", "CPU, us an image", "images/s"]]
     rows += [
@@ -276,7 +338,7 @@ def main(arguments: list[str] | None = None) -> bool:
         for name, (held, cpu, rate) in found.items()
     ]
     asked = {"batches, 2 threads": 120, "convert, header": 60, "convert, decode": 60}
-    bars = [
+    bars += [
         Bar(f"{name}: GIL held, us an image", found[name][0] * 1e6, most, at_least=False)
         for name, most in asked.items()
         if name in found
@@ -284,7 +346,9 @@ def main(arguments: list[str] | None = None) -> bool:
     if "batches, raw" in found:
         cpu = found["batches, raw"][1] * 1e6
         bars.append(Bar("batches, raw: CPU, us an image", cpu, 25, at_least=False))
-    return harness.report("gil", results, {"held": rows, "eight ranks": of_ranks(found)}, bars)
+    return harness.report(
+        "gil", results, {"held": rows, "eight ranks": of_ranks(found), "calls": calls}, bars
+    )
 
 
 if __name__ == "__main__":
