@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -88,8 +89,12 @@ class Elements:
 
     def _raw_records(self) -> RawRecords | None:
         """How raw pixels are read into a batch without parsing each record; None where not."""
-        spec, options, image = self.spec, self.spec.options, self.spec.image
+        spec = self.spec
+        options = spec.options
+        image = spec.image
         if image is None or spec.decoded != (image,) or not spec.is_raw or self._expected:
+            return None
+        if not hasattr(os, "preadv"):  # macOS before 11
             return None
         sides, dtype = spec.pixels_of(image)
         is_resized = spec.pictures[image.key].size not in (

@@ -90,7 +90,8 @@ class RawRecords:
         places = find_features(head, HEADER_BYTES, size - FOOTER_BYTES, self._keys, once=True)
         if places is None or len(places) < len(self._keys):
             return None
-        start, stop = len(head), len(head) + self._pixel_bytes
+        start = len(head)
+        stop = start + self._pixel_bytes
         is_here = find_only(head, *places[self._image]) == slice(start, stop)
         if not is_here or stop > size - FOOTER_BYTES:
             return None
