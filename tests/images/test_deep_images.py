@@ -168,6 +168,7 @@ def test_tensors_have_16_bits() -> None:
         (3, {"image_size": 10, "antialias": False}),
         (1, {"image_size": 10, "augment": True}),
         (3, {"image_size": (10, 7), "dtype": "float32", "value_range": (-1, 1)}),
+        (3, {"image_size": 9, "dtype": "float32", "mean": (0.4, 0.5, 0.6), "std": 0.5}),
     ],
 )
 def test_both_engines_resize_alike(channels: int, options: dict[str, Any]) -> None:

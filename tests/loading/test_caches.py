@@ -33,6 +33,8 @@ DECISIVE: dict[str, dict[str, Any]] = {
     "antialias": {"antialias": False},
     "dtype": {"dtype": "float32"},
     "value_range": {"dtype": "float32", "value_range": (-1, 1)},
+    "mean": {"dtype": "float32", "mean": 0.5, "std": 1},
+    "std": {"dtype": "float32", "mean": 0.5, "std": 0.5},
     "decode": {"decode": False, "image_size": None},
     "augment": {"augment": True},
     "inputs": {"inputs": "all"},

@@ -154,6 +154,16 @@ def test_sizes_that_differ_cannot_share_a_batch(kept: str) -> None:
         ({"value_range": (0, 1)}, "uint8 pixels are 0 to 255"),
         ({"dtype": "float32", "value_range": (1, 0)}, "low must be less"),
         ({"dtype": "float32", "value_range": (0, float("inf"))}, "both finite"),
+        ({"mean": 0.5, "std": 1}, "mean=.*uint8 pixels are 0 to 255"),
+        ({"dtype": "float32", "mean": 0.5}, "no effect without `std`"),
+        ({"dtype": "float32", "std": 0.5}, "no effect without `mean`"),
+        ({"dtype": "float32", "mean": 0.5, "std": (1, 1, 0)}, "give a finite number above 0"),
+        ({"dtype": "float32", "mean": "vgg", "std": 1}, "mean='vgg'.*'imagenet' or 'clip'"),
+        ({"dtype": "float32", "mean": 0, "std": (1, 1)}, "std=.*'image_uri' have 3 channels"),
+        (
+            {"dtype": "float32", "mean": 0, "std": 1, "value_range": (0, 1)},
+            r"value_range=\(0, 1\): it has no effect with `mean",
+        ),
         ({"decode": False, "image_size": 5}, "image_size=5: `decode=False`.*leave it out"),
         (
             {"decode": False, "value_range": (0, 255)},

@@ -205,6 +205,31 @@ def test_values_have_the_range_asked_for(
         np.testing.assert_allclose(image.astype(np.float32), wanted, atol=0.01)
 
 
+#: Mean and deviation as torchvision's and CLIP's sources have them.
+PUBLISHED = {
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "clip": (
+        (0.48145466, 0.4578275, 0.40821073),
+        (0.26862954, 0.26130258, 0.27577711),
+    ),
+}
+
+
+@pytest.mark.parametrize("given", ["imagenet", "clip", "one number"])
+@pytest.mark.parametrize("size", [None, 20], ids=["stored", "resized"])
+def test_normalised_channels_are_those_of_torchvision(
+    first_images: Images, out: str, given: str, size: int | None
+) -> None:
+    mean, std = PUBLISHED.get(given, (0.5, 0.2))
+    named = (given, given) if given in PUBLISHED else (mean, std)
+    sized = {"image_size": size, "dtype": "float32"}
+    normalised = first_images(out, mean=named[0], std=named[1], **sized)
+    for ours, pixels in zip(normalised, first_images(out, **sized), strict=True):
+        # As `torchvision.transforms.v2.functional.normalize`, on what `to_dtype(scale=True)` gives.
+        expected = (pixels - np.float32(mean)) / np.float32(std)
+        np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-6)
+
+
 def test_crop_cuts_about_the_centre(
     first_images: Images, large: tuple[str, list[np.ndarray]]
 ) -> None:

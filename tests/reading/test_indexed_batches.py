@@ -62,9 +62,14 @@ def test_what_is_kept_of_a_batch_stays_as_it_is(out: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
-@pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_batches_hold_the_elements_of_records(out: str, layout: str, dtype: str) -> None:
-    options: dict[str, Any] = {"image_size": (40, 50), "dtype": dtype}
+@pytest.mark.parametrize(
+    "pixels",
+    [{}, {"dtype": "float32"}, {"dtype": "float16", "mean": "imagenet", "std": "imagenet"}],
+)
+def test_batches_hold_the_elements_of_records(
+    out: str, layout: str, pixels: dict[str, Any]
+) -> None:
+    options: dict[str, Any] = {"image_size": (40, 50), **pixels}
     records = Records(out, "TRAIN", **options)
     loop = batches(out, "TRAIN", batch_size=10, shuffle=False, layout=layout, **options)
     assert len(loop) == 4

@@ -139,7 +139,6 @@ def _as_the_reader(channels: int) -> dict[str, Callable[[bytes], Any]]:
             antialias=True,
             augment=augment,
             dtype="uint8",
-            value_range=(0.0, 255.0),
         )
         drawn = tf.constant([0.4, 1.1, 0.3, 0.6, 0.2]) if augment else None
         signature = [tf.TensorSpec([], tf.string)]

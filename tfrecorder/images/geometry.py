@@ -53,7 +53,8 @@ class Picture:
         antialias: average the pixels that fall together.
         augment: take a random part, mirrored in half of the cases.
         dtype: of the pixels.
-        value_range: what 0 and the highest stored value become.
+        scale, shift: a stored value times `scale` plus `shift` is a pixel of floats; each is one
+            number for all channels, or one for each.
         depth: bits of a stored channel, 8 or 16.
     """
 
@@ -65,13 +66,9 @@ class Picture:
     antialias: bool
     augment: bool
     dtype: str
-    value_range: tuple[float, float]
+    scale: tuple[float, ...] = (1.0,)
+    shift: tuple[float, ...] = (0.0,)
     depth: int = 8
-
-    @property
-    def highest(self) -> int:
-        """The highest value of a stored channel."""
-        return 2**self.depth - 1
 
     @property
     def keeps_values(self) -> bool:

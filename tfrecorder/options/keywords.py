@@ -29,6 +29,8 @@ IMAGE_FORMATS = ("keep", "jpeg", "png")
 Path: TypeAlias = str | os.PathLike[str]
 #: One dataset, several, or several with how much of an epoch each is.
 Datasets: TypeAlias = Path | Sequence[Path] | Mapping[str, float]
+#: One number for all channels, or one for each; or the name of such numbers.
+ByChannel: TypeAlias = float | Sequence[float] | Literal["imagenet", "clip"]
 OnDataflow: TypeAlias = Literal["DataflowRunner"]
 
 
@@ -176,6 +178,8 @@ class ReadKeywords(_Keys, total=False):
     antialias: bool
     dtype: Any  # also a type of NumPy or of TensorFlow
     value_range: tuple[float, float] | None
+    mean: ByChannel | None
+    std: ByChannel | None
     decode: bool
     seed: int | None
     map_fn: Callable[..., Any] | None

@@ -5,12 +5,14 @@ How much of the memory that this process may use reading takes follows from them
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from tfrecorder.core.option import (
@@ -41,6 +43,17 @@ ELEMENTS_SHARE = 0.25
 
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
 
+#: Of red, green and blue, in units of 0 to 1, those with which networks are usually trained:
+#: torchvision's preset `ImageClassification`, and `_transform` in OpenAI's `clip/clip.py`.
+MEANS = {
+    "imagenet": (0.485, 0.456, 0.406),
+    "clip": (0.48145466, 0.4578275, 0.40821073),
+}
+DEVIATIONS = {
+    "imagenet": (0.229, 0.224, 0.225),
+    "clip": (0.26862954, 0.26130258, 0.27577711),
+}
+
 #: What a seed may be.
 SEED = Whole(0, 2**32 - 1)
 
@@ -58,6 +71,29 @@ def _check_value_range(value: Any) -> str | None:
         return "give (low, high), such as `value_range=(-1, 1)`."
     in_order = -math.inf < low < high < math.inf
     return None if in_order else "low must be less than high, both finite."
+
+
+def _by_channel(named: Mapping[str, tuple[float, ...]], value: Any) -> tuple[float, ...]:
+    """A number for all channels, one for each, or those with a name.
+
+    >>> _by_channel(MEANS, 0.5), _by_channel(MEANS, "imagenet")
+    ((0.5,), (0.485, 0.456, 0.406))
+    """
+    if isinstance(value, str):
+        return named[value]
+    return tuple(map(float, value if hasattr(value, "__len__") else [value]))
+
+
+def _check_by_channel(above: float, value: Any) -> str | None:
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        numbers = _by_channel(MEANS, value)
+        if numbers and all(above < number < math.inf for number in numbers):
+            return None
+    least = "" if above else " above 0"
+    return (
+        f"give a finite number{least}, or one for each channel, such as (0.5, 0.4, 0.4); or "
+        "'imagenet' or 'clip'."
+    )
 
 
 def check_start(value: Any) -> str | None:
@@ -250,6 +286,22 @@ class ReadOptions(RecordOptions):
         _check_value_range,
         "What pixels of 0 and 255 (65,535 of 16 bits) become, such as `value_range=(-1, 1)`. "
         "Default: (0, 1) for floats; whole numbers stay as they are.",
+        idle_with={"mean": bool},
+    )
+    mean: tuple[float, ...] | None = option(
+        None,
+        partial(_check_by_channel, -math.inf),
+        "With `std`: pixels become (x / 255 - mean) / std, or x / 65,535 for 16 bits. One number, "
+        "or one for each channel; or 'imagenet' (torchvision's values) or 'clip' (OpenAI's).",
+        normal=partial(_by_channel, MEANS),
+        needs=("std",),
+    )
+    std: tuple[float, ...] | None = option(
+        None,
+        partial(_check_by_channel, 0),
+        "The standard deviation that goes with `mean`, given in the same way.",
+        normal=partial(_by_channel, DEVIATIONS),
+        needs=("mean",),
     )
     decode: bool = option(
         True,
@@ -326,7 +378,7 @@ class ReadOptions(RecordOptions):
             if self.is_whole and getattr(self, name):
                 yield name, "`inputs='all'` gives everything as it is stored; leave it out."
         if not self.decode:
-            names = ("image_size", "augment", "value_range")
+            names = ("image_size", "augment", "value_range", "mean")
             pixels = [name for name in names if getattr(self, name)]
             if pixels or self.dtype != "uint8":
                 name = (pixels or ["dtype"])[0]
@@ -340,6 +392,8 @@ class ReadOptions(RecordOptions):
                 "value_range",
                 "uint8 pixels are 0 to 255; give `dtype='float32'` for another range.",
             )
+        if self.mean and self.dtype == "uint8":
+            yield "mean", "uint8 pixels are 0 to 255; give `dtype='float32'` too."
 
     @property
     def cache_folder(self) -> CacheFolder | None:
@@ -363,13 +417,6 @@ class ReadOptions(RecordOptions):
     def size(self) -> tuple[int, int] | None:
         """`image_size` as (height, width)."""
         return None if self.image_size is None else sides(self.image_size)
-
-    @property
-    def low_high(self) -> tuple[float, float]:
-        """`value_range`, or the default of the `dtype`."""
-        if self.value_range is None:
-            return (0.0, 255.0) if self.dtype == "uint8" else (0.0, 1.0)
-        return float(self.value_range[0]), float(self.value_range[1])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -152,9 +152,18 @@ def write_pixels(
     if picture.keeps_values:
         out[...] = pixels
         return
-    low, high = picture.value_range
-    scale = np.float32((high - low) / picture.highest)
-    out[...] = pixels.astype(np.float32) * scale + np.float32(low)
+    floats = out if out.dtype == np.float32 else np.empty_like(out, np.float32)
+    floats[...] = pixels
+    scale, shift = (np.array(one, np.float32) for one in (picture.scale, picture.shift))
+    lines = floats
+    if len(scale) > 1 and floats.flags.c_contiguous:
+        # A row at a time: along a last axis of three, NumPy takes seven times as long.
+        lines = floats.reshape(len(floats), -1)
+        scale, shift = (np.tile(one, floats.shape[1]) for one in (scale, shift))
+    lines *= scale
+    lines += shift
+    if floats is not out:
+        out[...] = floats
 
 
 def dtype_of(name: str) -> np.dtype:

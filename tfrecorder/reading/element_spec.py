@@ -314,6 +314,13 @@ def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
                 value,
                 f"no column that is read from {stored.directory} holds {what}; leave it out.",
             )
+    for name in ("mean", "std"):
+        numbers = getattr(options, name) or (0,)
+        for field in decoded:
+            channels = pictures[field.key].channels
+            if isinstance(field.kind, Image) and len(numbers) not in (1, channels):
+                words = f"the images of {field.column!r} have {channels} channels"
+                raise OptionError.of(name, numbers, f"{words}; give a number for each or for all.")
     return spec
 
 
@@ -349,6 +356,7 @@ def picture_of(
 ) -> Picture:
     """How to prepare images of this shape and depth, with sides in these ranges."""
     height, width, channels = shape
+    scale, shift = _scale_and_shift(options, 2**depth - 1)
     return Picture(
         channels=channels,
         stored_size=(height, width),
@@ -358,9 +366,22 @@ def picture_of(
         antialias=options.antialias,
         augment=options.augment,
         dtype="uint16" if depth == 16 and options.dtype == "uint8" else options.dtype,
-        value_range=options.low_high,
+        scale=scale,
+        shift=shift,
         depth=depth,
     )
+
+
+def _scale_and_shift(
+    options: ReadOptions,
+    highest: int,
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """What makes pixels out of stored values up to the highest; see `Picture`."""
+    if options.mean is None or options.std is None:
+        low, high = options.value_range or (0, 1)
+        return ((high - low) / highest,), (float(low),)
+    mean, std = np.broadcast_arrays(options.mean, options.std)
+    return tuple((1 / (highest * std)).tolist()), tuple((-mean / std).tolist())
 
 
 def refuse_sizes(stored: StoredDataset, options: EpochOptions) -> ElementSpec:
