@@ -86,7 +86,7 @@ bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/run.py
 
 bench-peers: $(PEERS)/installed
-	$(PEERS)/bin/python benchmarks/run.py peers_writing peers_reading choosing
+	$(PEERS)/bin/python benchmarks/run.py peers_writing peers_reading landscape choosing
 
 interop: $(INTEROP)/installed
 	INTEROP=1 $(INTEROP)/bin/python -m pytest tests/docs/test_docs.py tests/*/test_model_garden*.py \

@@ -21,11 +21,11 @@ COMMANDS = (
     *("startup", "planning", "planning --scale", "planning --classes", "exactness"),
     *("writing --rehearse", "memory", "growth", "appending", "correcting", "reading", "raw"),
     *("by_number", "gil", "step", "bucket", "where_time_goes", "cost"),
-    *("peers_writing --rehearse", "peers_reading", "choosing"),
+    *("peers_writing --rehearse", "peers_reading", "landscape", "choosing"),
 )
 
 #: These compare with packages that `make bench-peers` installs, and run only if they are named.
-PEERS = ("peers_writing", "peers_reading", "choosing")
+PEERS = ("peers_writing", "peers_reading", "landscape", "choosing")
 
 #: These measure once: what they measure is steady, or takes too long.
 WITHOUT_ROUNDS = ("exactness", "choosing", "planning --scale", "planning --classes")
