@@ -513,8 +513,9 @@ def bars_of(results: Sequence[Result]) -> list[Bar]:
     suffix = f"batch {BATCH}, workers 0"
     bars = []
     for name, bare in itertools.product((BATCHES, LOAD), (BARE, NORMALIZED)):
-        pair = [cpu.get(f"speed: {one}, {suffix}", float("nan")) for one in (name, bare)]
-        bars.append(Bar(f"`{name}` / {bare}, CPU", pair[0] / pair[1], 1.15, False))
+        pair = [cpu[key] for one in (name, bare) if (key := f"speed: {one}, {suffix}") in cpu]
+        if len(pair) == 2:
+            bars.append(Bar(f"`{name}` / {bare}, CPU", pair[0] / pair[1], 1.15, False))
     return bars
 
 
