@@ -268,5 +268,6 @@ def test_a_mask_of_0_and_255_is_seen_on_its_picture() -> None:
     tfrecorder.convert(frame, "out", progress=False)
     (shown,) = page_of("out").pictures().values()
     pixels = np.asarray(shown, int)
-    assert np.ptp(pixels[20, 30]) > 40
+    assert np.ptp(pixels[20, 59]) > 40, "its outline"
+    assert np.abs(pixels[20, 30] - 128).max() < 20, "it does not hide the object"
     assert np.abs(pixels[70, 90] - 128).max() < 6

@@ -318,9 +318,22 @@ class Face:
         self,
         name: str,
         path: str,
+        where: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> str:
-        """A function with a path, to be copied; it is a command too."""
-        return f"`tfrecorder.{name}({path!r})`"
+        """A function with a path, to be copied; it is a command too.
+
+        Args:
+            where: the rows of `remove`.
+            options: of the function.
+        """
+        arguments = [repr(path)] if where is None else [repr(path), repr(where)]
+        arguments += [_argument(option, value) for option, value in options.items()]
+        return f"`tfrecorder.{name}({', '.join(arguments)})`"
+
+    def ran(self, code: str) -> str:
+        """Python code, to be copied, that shows a value."""
+        return f"`{code}`"
 
 
 _FACE: ContextVar[Face] = ContextVar("face", default=Face())  # noqa: B039  (it never changes)

@@ -75,8 +75,17 @@ class Shell(Face):
         self,
         name: str,
         path: str,
+        where: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> str:
-        return f"`{command(name, path)}`"
+        words = [command(name, path)]
+        if where is not None:
+            words.append(typed("CONDITION", where))
+        words += [typed(f"--{option.replace('_', '-')}", value) for option, value in options.items()]
+        return f"`{' '.join(words)}`"
+
+    def ran(self, code: str) -> str:
+        return f"`{shlex.join(['python', '-c', f'import tfrecorder; print({code})'])}`"
 
 
 def typed(flag: str, value: Any) -> str:

@@ -6,8 +6,10 @@ Among them where two parts of a dataset differ the most, if it is more than chan
 from __future__ import annotations
 
 import itertools
+import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,11 +18,11 @@ import numpy as np
 from tfrecorder.core.option import speaker, spelled
 from tfrecorder.display.tables import counted, cut, one_line
 from tfrecorder.images.header import reduced_in_words
-from tfrecorder.inspection.duplicates import SameImage
-from tfrecorder.inspection.gather import Gathered
+from tfrecorder.inspection.duplicates import Place, SameImage
+from tfrecorder.inspection.gather import Gathered, boxes_beside_masks, places_of
 from tfrecorder.inspection.record_values import RecordView
 from tfrecorder.inspection.rendering import source_row
-from tfrecorder.inspection.sheets import contrary_boxes, whole_boxes
+from tfrecorder.inspection.sheets import Sighting, contrary_boxes, whole_boxes
 from tfrecorder.reading.info import mask_words, summed
 
 #: The least difference between two shares that counts: of one class, and of the images up to some
@@ -98,17 +100,24 @@ def _largest(
     return Gap(name(at), share, other) if is_large else None
 
 
+#: Where more of the boxes than this share hold nothing of a mask, the two are no faults.
+_OTHER_THINGS = 0.2
+
 #: A class this many times smaller than the largest is reported.
 IMBALANCE = 10
 
-#: How many names one sentence lists.
+#: How many names one sentence lists, and how many rows a call.
 NAMED = 3
+_ROWS = 20
 
 #: Marks each name in the words of a finding, because a name may hold anything.
 NAME = "\0"
 
 #: Characters of a finding in a terminal.
 _MOST_TEXT = 1000
+
+#: Code in the words of a finding.
+_CODE = re.compile("(`[^`]+`)")
 
 SEVERITIES = ("error", "warning", "unknown", "note")
 
@@ -122,21 +131,34 @@ class Remark:
         section: the section of the page that shows more.
         severity: one of `SEVERITIES`: an error makes an evaluation worthless, a warning should be
             looked at, unknown is what was not compared, a note says that all is well.
+        kind: what its records are, in a word or two; "" if no records are known.
+        places: of these records.
+        calls: what looks closer or mends it, as typed where the page is made, after a verb.
     """
 
     words: str
     section: str
     severity: str = "warning"
+    kind: str = ""
+    places: Collection[Place] = ()
+    calls: Sequence[tuple[str, str]] = ()
 
     @property
     def text(self) -> str:
-        return one_line(self.words.replace(NAME, ""), _MOST_TEXT)
+        calls = [f" {verb}: {call}" for verb, call in self.calls]
+        return one_line(self.words.replace(NAME, ""), _MOST_TEXT) + ";".join(calls)
 
     @property
-    def parts(self) -> list[tuple[str, bool]]:
-        """The sentence in pieces, and for each piece whether it is a name from the data."""
-        pieces = self.words.split(NAME)
-        return [(piece, place % 2 == 1) for place, piece in enumerate(pieces) if piece]
+    def parts(self) -> list[tuple[str, str]]:
+        """The sentence in pieces, each with its element: "bdi" for a name from the data."""
+        pieces = []
+        for place, piece in enumerate(self.words.split(NAME)):
+            if place % 2:
+                pieces.append((piece, "bdi"))
+                continue
+            for at, part in enumerate(_CODE.split(piece)):
+                pieces.append((part.strip("`"), "code") if at % 2 else (part, ""))
+        return [(piece, element) for piece, element in pieces if piece]
 
 
 def find(gathered: Gathered) -> list[Remark]:
@@ -162,27 +184,38 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
         if count:
             share = count / duplicates.compared[split]
             records = counted(count, f"{split} record is", f"{split} records are")
+            copies = _copies_in(split, duplicates.leaks, other)
             yield Remark(
                 f"Leakage: {records} also in {other}, byte for byte "
                 f"({_percent(share)} of the {split} records compared): "
-                f"{_first_few(_copies_in(split, duplicates.leaks, other), count)}. The evaluation "
+                f"{_first_few(_names(copies), count)}. The evaluation "
                 "looks too good by that much.",
                 "duplicates",
                 "error",
+                "in two splits",
+                [copy.place for copy in copies],
+                [*_duplicates(gathered), *_removal(gathered, [copy.row for copy in copies])],
             )
     if duplicates.repeats:
         extra = sum(group.records - len(group.counts) for group in duplicates.repeats)
         yield Remark(
             f"{counted(extra, 'record repeats', 'records repeat')} an image of the same split, "
-            f"byte for byte: {_first_few(_firsts(duplicates.repeats))}.",
+            f"byte for byte: {_first_few(_names(_firsts(duplicates.repeats)))}.",
             "duplicates",
+            kind="repeated",
+            places=_all_places(duplicates.repeats),
+            calls=_duplicates(gathered),
         )
     contrary = [group for group in duplicates.groups if len(group.labels) > 1]
     if contrary:
         images = counted(len(contrary), "image has", "images have")
         yield Remark(
-            f"{images} different labels in different records: {_first_few(_firsts(contrary))}.",
+            f"{images} different labels in different records: "
+            f"{_first_few(_names(_firsts(contrary)))}.",
             "duplicates",
+            kind="different labels",
+            places=_all_places(contrary),
+            calls=_look(gathered, [copy for group in contrary for copy in group.copies]),
         )
     if not duplicates.groups and splits:
         compared = counted(sum(duplicates.compared.values()), "record")
@@ -214,7 +247,13 @@ def _near_copies(gathered: Gathered) -> Iterator[Remark]:
     if len(near.near):
         groups = counted(near.near["group"].nunique(), "image has", "images have")
         call = speaker().called("duplicates", gathered.info.directory)
-        yield Remark(f"{groups} near copies; {call} lists them.", "duplicates")
+        places = [view.place for pair in gathered.near_pairs for view in pair]
+        yield Remark(
+            f"{groups} near copies; {call} lists them.",
+            "duplicates",
+            kind="near copies",
+            places=places,
+        )
     for note in near.notes:
         yield Remark(f"Near copies: {note}", "duplicates", "unknown")
     for words in near.damaged:
@@ -229,7 +268,10 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
     if count:
         reasons = [f"{why} ({rows:,})" for why, rows in info.rejects.items()]
         rows = counted(count, "row gave", "rows gave")
-        yield Remark(f"{rows} no record: {_first_few(reasons)}.", "rejects")
+        names = [_short(_name(image)) for _, image, *_ in gathered.rejects or ()]
+        listed = f": {_first_few(names, count)}" if names else ""
+        calls = [("Look", speaker().called("info", info.directory))]
+        yield Remark(f"{rows} no record: {_first_few(reasons)}{listed}.", "rejects", calls=calls)
     else:
         yield Remark("Every row of the source became a record.", "rejects", "note")
     if info.suspects:
@@ -242,7 +284,8 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
     for words in reduced_in_words(info.reduced).values():
         yield Remark(f"{words}.", "images")
     for words, is_odd in mask_words(info.statistics).items():
-        yield Remark(f"{words}.", "records", "warning" if is_odd else "note")
+        calls = [("Look", speaker().called("info", info.directory))] if is_odd else []
+        yield Remark(f"{words}.", "records", "warning" if is_odd else "note", calls=calls)
 
 
 def _pictures(gathered: Gathered) -> Iterator[Remark]:
@@ -251,8 +294,12 @@ def _pictures(gathered: Gathered) -> Iterator[Remark]:
         records = counted(len(gathered.all_seen), "record")
         verb = "has" if unshown == 1 else "have"
         yield Remark(
-            f"{unshown:,} of {records} looked at {verb} no image that Pillow decodes.",
+            f"{unshown:,} of {records} looked at {verb} no image that Pillow decodes: "
+            f"{_first_few(_names(gathered.unshown))}.",
             "images",
+            kind="not decodable",
+            places=[view.place for view in gathered.unshown],
+            calls=_removal(gathered, [view.row for view in gathered.unshown]),
         )
     known = {view.place: view for _, _, views in gathered.extremes for view in views}
     for of in gathered.unusual:
@@ -265,7 +312,13 @@ def _pictures(gathered: Gathered) -> Iterator[Remark]:
         named = _first_few(shown, count)
         among = of.among or gathered.of_images
         verb = "is" if count == 1 else "are"
-        yield Remark(f"{count:,} of {among} {verb} {of.name}: {of.words} ({named}).", "images")
+        yield Remark(
+            f"{count:,} of {among} {verb} {of.name}: {of.words} ({named}).",
+            "images",
+            kind=of.name,
+            places=places_of(of.images),
+            calls=_removal(gathered, of.images["row"].astype(str)),
+        )
 
 
 def _labels(gathered: Gathered) -> Iterator[Remark]:
@@ -290,9 +343,10 @@ def _labels(gathered: Gathered) -> Iterator[Remark]:
     if train[most] > IMBALANCE * train[least]:
         yield Remark(
             f"Class {_quoted(most)} has {train[most] / train[least]:,.0f} times the TRAIN records "
-            f"of {_quoted(least)}. `tfrecorder.batches(…, balance='label')` gives each class as "
-            "often, and `tfrecorder.info(…).class_weights()` weighs the loss.",
+            f"of {_quoted(least)}. `balance='label'` of `tfrecorder.batches` gives each class as "
+            "often, and `class_weights` of `tfrecorder.info` weighs the loss.",
             "labels",
+            calls=[("Look", speaker().called("info", gathered.info.directory))],
         )
 
 
@@ -309,6 +363,9 @@ def _doubts(gathered: Gathered) -> Iterator[Remark]:
         f"{counted(len(names), f'{thing} looks', f'{thing}s look')} like another class: "
         f"{_first_few(names)}.",
         "sheets",
+        kind="like another class",
+        places=[one.view.place for one in sheets.doubted],
+        calls=_correction(gathered, sheets.doubted),
     )
 
 
@@ -316,7 +373,14 @@ def _boxes(gathered: Gathered) -> Iterator[Remark]:
     if whole := whole_boxes(gathered.usable):
         boxes = counted(len(whole), "box covers", "boxes cover")
         names = [f"{_quoted(one.label)} on {_short(_named(one.view))}" for one in whole]
-        yield Remark(f"{boxes} over 90 % of the picture: {_first_few(names)}.", "boxes")
+        views = [one.view for one in whole]
+        yield Remark(
+            f"{boxes} over 90 % of the picture: {_first_few(names)}.",
+            "boxes",
+            kind="over 90 %",
+            places=[view.place for view in views],
+            calls=_look(gathered, views),
+        )
     if contrary := contrary_boxes(gathered.usable):
         pairs = counted(len(contrary), "pair of boxes is", "pairs of boxes are")
         pairs += " nearly the same, but of different classes"
@@ -324,7 +388,42 @@ def _boxes(gathered: Gathered) -> Iterator[Remark]:
             f"{_quoted(one.label)} and {_quoted(other.label)} on {_short(_named(one.view))}"
             for one, other in contrary
         ]
-        yield Remark(f"{pairs}: {_first_few(names)}.", "boxes")
+        views = [one.view for one, _ in contrary]
+        yield Remark(
+            f"{pairs}: {_first_few(names)}.",
+            "boxes",
+            kind="same box, two classes",
+            places=[view.place for view in views],
+            calls=_look(gathered, views),
+        )
+    yield from _beside_masks(gathered)
+
+
+def _beside_masks(gathered: Gathered) -> Iterator[Remark]:
+    """Boxes without an object of the mask, unless so many are that the two mark other things."""
+    compared = sum(len(view.boxes) for view in gathered.usable if view.beside is not None)
+    beside = boxes_beside_masks(gathered.usable)
+    if not beside:
+        return
+    boxes = counted(len(beside), "box", "boxes")
+    among = f"{boxes} of {compared:,} on pictures with a mask"
+    if len(beside) > _OTHER_THINGS * compared:
+        yield Remark(
+            f"{among} hold nothing of it, so the masks seem to mark other things.",
+            "boxes",
+            "unknown",
+        )
+        return
+    verb = "holds" if len(beside) == 1 else "hold"
+    names = [f"{_quoted(one.label)} on {_short(_named(one.view))}" for one in beside]
+    views = [one.view for one in beside]
+    yield Remark(
+        f"{among} {verb} (nearly) nothing but its background: {_first_few(names)}.",
+        "boxes",
+        kind="beside its mask",
+        places=[view.place for view in views],
+        calls=_look(gathered, views),
+    )
 
 
 #: Columns of a part's images, and what of an image each is.
@@ -372,23 +471,81 @@ def _differences(gathered: Gathered) -> Iterator[Remark]:
                 )
 
 
-def _firsts(groups: Iterable[SameImage]) -> list[str]:
-    """The name of the first copy of each image."""
-    return [_short(_named(group.copies[0])) for group in groups]
+def _removal(gathered: Gathered, rows: Iterable[str]) -> list[tuple[str, str]]:
+    """The call that says what a removal of some rows would do; none if it would be refused."""
+    numbers = _numbers(gathered, rows)
+    if not numbers or len(numbers) == gathered.info.records:
+        return []
+    verb = "Remove" if len(numbers) <= _ROWS else f"Remove the first {_ROWS}"
+    where = {gathered.row_column: numbers[:_ROWS]}
+    return [(verb, speaker().called("remove", gathered.info.directory, where, dry_run=True))]
+
+
+def _look(gathered: Gathered, views: Iterable[RecordView]) -> list[tuple[str, str]]:
+    """The call that shows some rows with all their columns."""
+    numbers = _numbers(gathered, [view.row for view in views])[:_ROWS]
+    return [("Look", speaker().ran(_rows_code(gathered, numbers)))] if numbers else []
+
+
+def _correction(gathered: Gathered, doubted: Sequence[Sighting]) -> list[tuple[str, str]]:
+    """The call that says what other labels would change; it looks only if boxes have the labels."""
+    chosen = {one.view.row: one for one in doubted}
+    numbers = _numbers(gathered, chosen)[:_ROWS]
+    labels = [chosen[str(number)].like for number in numbers]
+    if not numbers or not gathered.label_column or any(one.view.boxes for one in doubted):
+        return _look(gathered, [one.view for one in doubted])
+    column = gathered.label_column
+    values = json.dumps(labels)
+    keyword = f"{column}={values}" if column.isidentifier() else f"**{{{column!r}: {values}}}"
+    corrected = f"{_rows_code(gathered, numbers)}.assign({keyword})"
+    directory = json.dumps(gathered.info.directory)
+    code = f"tfrecorder.update({corrected}, {directory}, dry_run=True)"
+    verb = "Correct" if len(chosen) <= _ROWS else f"Correct the first {_ROWS}"
+    return [(verb, speaker().ran(code))]
+
+
+def _rows_code(gathered: Gathered, numbers: Sequence[int]) -> str:
+    return f"tfrecorder.to_frame({json.dumps(gathered.info.directory)}).loc[{numbers}]"
+
+
+def _numbers(gathered: Gathered, rows: Iterable[str]) -> list[int]:
+    """The numbers of some rows; none for records of other tools, which cannot be changed."""
+    if gathered.info.form != "tfrecorder":
+        return []
+    return [*dict.fromkeys(int(row) for row in rows if row.isdecimal())]
+
+
+def _duplicates(gathered: Gathered) -> list[tuple[str, str]]:
+    if gathered.near is None or gathered.near.copies.empty:  # it knows no images, and would refuse
+        return []
+    return [("Look", speaker().called("duplicates", gathered.info.directory))]
+
+
+def _firsts(groups: Iterable[SameImage]) -> list[RecordView]:
+    """The first copy of each image."""
+    return [group.copies[0] for group in groups]
+
+
+def _all_places(groups: Iterable[SameImage]) -> list[Place]:
+    return [copy.place for group in groups for copy in group.copies]
 
 
 def _copies_in(
     split: str,
     groups: Iterable[SameImage],
     other: str,
-) -> list[str]:
-    """The names of those copies in a split whose images are in another split too."""
+) -> list[RecordView]:
+    """Those copies in a split whose images are in another split too."""
     return [
-        _short(_named(copy))
+        copy
         for group in groups
         for copy in group.copies
         if copy.split == split and other in group.counts
     ]
+
+
+def _names(views: Iterable[RecordView]) -> list[str]:
+    return [_short(_named(view)) for view in views]
 
 
 def _named(view: RecordView) -> str:

@@ -30,6 +30,7 @@ from tfrecorder.inspection.duplicates import (
     find_near_copies,
     looks_of,
 )
+from tfrecorder.inspection.masks import beside_mask, classes_in, levels_in, outlined
 from tfrecorder.inspection.record_values import (
     SIDE,
     SMALL_SIDE,
@@ -38,7 +39,7 @@ from tfrecorder.inspection.record_values import (
     blur_of,
     boxes_of,
     image_of,
-    lay_mask,
+    mask_field,
     mask_of,
     read_picture,
     to_jpeg,
@@ -48,16 +49,21 @@ from tfrecorder.inspection.sheets import (
     PER_CLASS,
     Sheets,
     Sighting,
+    contrary_boxes,
     extreme_boxes,
     looks_in,
     sheets_of,
     tile_of,
+    whole_boxes,
 )
 from tfrecorder.inspection.suspects import embeddings_of, places_of
 from tfrecorder.options.read import PreviewOptions
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.info import DatasetInfo, info, summed
 from tfrecorder.reading.record_set import Record, read_numbered
+from tfrecorder.schema.fields import of_kind
+from tfrecorder.schema.keys import number_column
+from tfrecorder.schema.kinds import Label
 from tfrecorder.reading.shard_tables import read_row_list
 
 #: So many of the images of each split that are looked at are decoded in full size, for their blur,
@@ -120,7 +126,12 @@ class Gathered:
         pictures: the first record of each duplicate that is shown, by its place.
         sheets: pictures or objects by class; None without classes.
         suspects_by_model: records whose labels a model doubts, the most doubtful first.
-        boxes: some of the smallest and of the largest objects, after a title.
+        boxes: some of the smallest and of the largest objects, and of those that deserve a look,
+            after a title.
+        levels: the values of the masks, each with its largest share of the pixels of a split; None
+            where shares are not known.
+        row_column, label_column: the names of the columns with the number of a row, and with the
+            label of a picture; "" if there is not one such column.
         rejects, suspects: the first rows of the two lists; None if they are not known.
     """
 
@@ -141,6 +152,9 @@ class Gathered:
     suspects_by_model: Sequence[Sighting]
     rejects: Sequence[Sequence[str]] | None
     suspects: Sequence[Sequence[str]] | None
+    levels: Mapping[int, float | None]
+    row_column: str
+    label_column: str
 
     @property
     def counted(self) -> bool:
@@ -236,7 +250,9 @@ def gather(
         chosen = {(split, number) for split, numbers in drawn.items() for number in numbers}
         vectors = embeddings_of(stored, embeddings, chosen)
     with ThreadPool() as pool:
-        looker = _Looker(stored, in_full, compared, pool, stage)
+        mask = mask_field(stored)
+        levels_there = levels_in(info.statistics, mask.column) if mask else {}
+        looker = _Looker(stored, levels_there, in_full, compared, pool, stage)
         seen: dict[str, list[RecordView]] = {split: [] for split in drawn}
         for view in looker.views(drawn, "decoding"):
             if view.width and view.place in vectors:
@@ -260,7 +276,7 @@ def gather(
         sheets = sheets_of([*filter(None, in_turn)], embeddings is not None)
         if sheets is not None:
             sheets = replace(sheets, shown=looker.tiled(sheets.shown))
-        boxes = looker.tiled(extreme_boxes(every_view))
+        boxes = looker.tiled({**extreme_boxes(every_view), **_odd_boxes(every_view)})
         by_model = [] if suspects is None else looker.doubted(suspects)
         images = measured(looks, every_view)
         odd = [*unusual(images), *blurred(every_view)]
@@ -270,13 +286,16 @@ def gather(
             sheet[split] = [(split, number) for number in drawn_here[:per_split]]
         groups = duplicates.leaks[:SHOWN_GROUPS] + duplicates.repeats[:SHOWN_GROUPS]
         firsts = [group.copies[0].place for group in groups]
-        large = looker.pictures(itertools.chain.from_iterable(sheet.values()), SIDE)
-        others = [*itertools.chain(*near_pairs), *firsts]
+        large = looker.pictures(itertools.chain(*sheet.values(), *near_pairs), SIDE)
         try:
-            small = looker.pictures([*_all_places(extremes), *others], SMALL_SIDE)
+            small = looker.pictures([*_all_places(extremes), *firsts], SMALL_SIDE)
         except DatasetError:  # a record is damaged that was not looked at yet
             extremes = _extremes(measured(None, every_view), [])
-            small = looker.pictures([*_all_places(extremes), *others], SMALL_SIDE)
+            small = looker.pictures([*_all_places(extremes), *firsts], SMALL_SIDE)
+    levels: dict[int, float | None] = dict.fromkeys(
+        sorted({level for view in large.values() for level in view.levels})
+    )
+    labels = [field.column for field in of_kind(stored.fields, Label)]
     return Gathered(
         info=info,
         before=_before(stored, info),
@@ -288,13 +307,16 @@ def gather(
         extremes=[(title, words, [small[p] for p in places]) for title, words, places in extremes],
         duplicates=duplicates,
         near=near,
-        near_pairs=[[small[place] for place in pair] for pair in near_pairs],
+        near_pairs=[[large[place] for place in pair] for pair in near_pairs],
         pictures={place: small[place] for place in firsts},
         sheets=sheets,
         boxes=boxes,
         suspects_by_model=by_model,
         rejects=_first_rows(stored, layout.REJECTS),
         suspects=_first_rows(stored, layout.SUSPECTS),
+        levels=looker.levels or levels,
+        row_column=number_column([field.column for field in stored.fields]),
+        label_column=labels[0] if len(labels) == 1 else "",
     )
 
 
@@ -303,12 +325,14 @@ class _Looker:
     """Looks at records of a dataset in some threads.
 
     Attributes:
+        levels: the values of all masks, if they are known.
         in_full: the numbers of the records of each split whose details are shown too.
         compared: of those that are compared with others.
         stage: part of a progress bar.
     """
 
     stored: StoredDataset
+    levels: Mapping[int, float]
     in_full: Mapping[str, Collection[int]]
     compared: Mapping[str, Collection[int]]
     pool: ThreadPool
@@ -386,10 +410,11 @@ class _Looker:
         side: int | None,
     ) -> RecordView:
         if side is not None:
-            return look(record, self.stored, side)
+            return look(record, self.stored, side, self.levels)
         return look(
             record,
             self.stored,
+            levels=self.levels,
             in_full=record.number in self.in_full[record.split],
             is_compared=record.number in self.compared[record.split],
         )
@@ -506,12 +531,14 @@ def look(
     record: Record,
     stored: StoredDataset,
     side: int | None = None,
+    levels: Collection[int] = (),
     in_full: bool = False,
     is_compared: bool = False,
 ) -> RecordView:
     """A record whose image is decoded; with its picture, if the longer side of one is given.
 
     Args:
+        levels: the values of all masks, if they are known.
         in_full: decode the image in its full size too, for its blur.
         is_compared: note what class sheets compare of it.
     """
@@ -536,12 +563,17 @@ def look(
             view = replace(view, blur=blur_of(image)) if in_full else view
             boxes = boxes_of(features, stored, (width, height))
             looks = looks_in(pixels, boxes) if is_compared else None
-            return replace(view, boxes=boxes, looks=looks)
+            view = replace(view, boxes=boxes, looks=looks)
+            if not (view.masked and boxes and is_compared):
+                return view
+            beside = beside_mask(boxes, classes_in(mask_of(features, stored)), levels)
+            return replace(view, beside=beside)
         # The picture is kept if its mask does not decode, or its boxes are unsound.
         view = replace(view, jpeg=to_jpeg(pixels), thumb=pixels.size)
         if view.masked:
-            mask = mask_of(features, stored)
-            view = replace(view, jpeg=to_jpeg(lay_mask(pixels, mask)))
+            classes = classes_in(mask_of(features, stored))
+            drawn = to_jpeg(outlined(pixels, classes, levels))
+            view = replace(view, jpeg=drawn, levels=tuple(np.unique(classes).tolist()))
         return replace(view, boxes=boxes_of(features, stored, (width, height)))
     except ValueError as error:
         return replace(view, fault=str(error))
@@ -562,7 +594,7 @@ def _extremes(images: pd.DataFrame, odd: Iterable[Unusual]) -> list[_Extreme]:
     extremes = []
     for title, words, rows in kinds:
         if len(rows):
-            extremes.append((title, words, _places(rows[:EXAMPLES])))
+            extremes.append((title, words, places_of(rows[:EXAMPLES])))
     return extremes
 
 
@@ -570,7 +602,22 @@ def _all_places(extremes: Sequence[_Extreme]) -> Iterator[Place]:
     return itertools.chain.from_iterable(places for _, _, places in extremes)
 
 
-def _places(images: pd.DataFrame) -> list[Place]:
+def boxes_beside_masks(views: Iterable[RecordView]) -> list[Sighting]:
+    """Objects whose boxes hold nothing of what the mask of their picture marks."""
+    return [Sighting(view, box.name, box) for view in views for box in view.beside or ()]
+
+
+def _odd_boxes(views: Sequence[RecordView]) -> dict[str, list[Sighting]]:
+    """Some of the boxes that deserve a look, after a title."""
+    odd = {
+        "Over 90 % of the picture": whole_boxes(views),
+        "Nearly the same, of different classes": [*itertools.chain(*contrary_boxes(views))],
+        "Beside what the mask marks": boxes_beside_masks(views),
+    }
+    return {title: boxes[:EXAMPLES] for title, boxes in odd.items() if boxes}
+
+
+def places_of(images: pd.DataFrame) -> list[Place]:
     return [*zip(images["split"], images["number"].astype(int), strict=True)]
 
 

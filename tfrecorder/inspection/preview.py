@@ -34,6 +34,7 @@ from tfrecorder.inspection.record_values import (
 )
 from tfrecorder.inspection.rendering import Format, Plot, histogram, render
 from tfrecorder.inspection.sheets import NEIGHBOURS
+from tfrecorder.inspection.tiles import MOST_CHOICES, Tiles
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Path, PreviewKeywords, Unpack
 from tfrecorder.options.option import require, takes
@@ -249,6 +250,8 @@ def render_page(gathered: Gathered, findings: Sequence[Remark]) -> str:
         info=gathered.info,
         sampling=looked_at(gathered),
         findings=findings,
+        tiles=Tiles(gathered, findings),
+        most_choices=MOST_CHOICES,
         sections=sections,
         classes=class_table(gathered) if "labels" in sections else None,
         plotted=list(usable),

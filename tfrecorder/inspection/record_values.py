@@ -46,7 +46,6 @@ PALETTE = (
     (214, 60, 150),
     (120, 150, 20),
 )
-_MASK_SHARE = 0.5
 
 #: What the keys of TensorFlow's tools hold: the objects and masks that `stored.unread` mentions.
 _OBJECTS = Field("boxes", Boxes(), "image/object")
@@ -68,9 +67,11 @@ class RecordView:
         width, height: in pixels; 0 if it was not decoded, or cannot be.
         brightness, contrast: mean and standard deviation of the grey levels, 0 to 255.
         blur: by `blur_of`; None if that was not looked at, or says nothing.
-        jpeg: a small picture, with any mask laid over it; empty if there is none.
+        jpeg: a small picture, with the outlines of any mask; empty if there is none.
         thumb: the picture's width and height.
         boxes: its objects, if it has a picture.
+        beside: those beside what its mask marks; None if that was not compared.
+        levels: the values of its mask, if it is drawn.
         files: the name and the size in bytes of each file that is no image.
         looks: what `sheets` compares of it; None if that was not looked at.
         fault: why there is no picture, or no boxes; empty if there is nothing to say.
@@ -91,6 +92,8 @@ class RecordView:
     jpeg: bytes = b""
     thumb: tuple[int, int] = (0, 0)
     boxes: tuple[Box, ...] = ()
+    beside: tuple[Box, ...] | None = None
+    levels: tuple[int, ...] = ()
     files: tuple[tuple[str, int], ...] = ()
     looks: np.ndarray | None = None
     fault: str = ""
@@ -183,13 +186,19 @@ def _as_png(
     return encoded(Image.frombytes(mode, (width, height), data), "PNG")
 
 
-def mask_key(stored: StoredDataset) -> str:
-    """The key of the image's mask; with several masks, that of the first."""
+def mask_field(stored: StoredDataset) -> Field | None:
+    """The image's mask; with several masks, the first."""
     for field in stored.fields:
         of_image = isinstance(field.kind, Mask) and image_field(field, stored.fields)
         if of_image and of_image.encoded_key == stored.image_key:
-            return field.encoded_key
-    return MASK
+            return field
+    return None
+
+
+def mask_key(stored: StoredDataset) -> str:
+    """The key of the image's mask."""
+    field = mask_field(stored)
+    return field.encoded_key if field else MASK
 
 
 def mask_of(features: Mapping[str, Values], stored: StoredDataset) -> bytes:
@@ -310,29 +319,6 @@ def _edges_left(grey: np.ndarray) -> float | None:
     before, after = (np.abs(np.diff(rows, axis=0)) for rows in (grey[rim:-rim], smooth))
     total = before.sum()
     return float(1 - np.maximum(before - after, 0).sum() / total) if total else None
-
-
-def lay_mask(shown: Image.Image, mask: bytes) -> Image.Image:
-    """A picture with a mask over it: each class has a colour, except 0, which means none.
-
-    So does 255 beside other classes.
-
-    Args:
-        shown: RGB.
-        mask: an encoded image of class numbers; if it has a palette, its colours are used.
-
-    Raises:
-        ValueError: nothing decodes the mask.
-    """
-    image = pixels.picture(mask)
-    numbers = image if image.mode in ("P", "L") else image.convert("L")
-    classes = np.asarray(numbers.resize(shown.size, Image.Resampling.NEAREST))
-    colours = np.array(PALETTE, dtype=np.float32)[(classes.astype(np.int64) - 1) % len(PALETTE)]
-    under = np.asarray(shown, dtype=np.float32)
-    mixed = under * (1 - _MASK_SHARE) + colours * _MASK_SHARE
-    seen = (classes > 0) & (classes < 255)
-    seen = (seen if seen.any() else classes > 0)[..., None]
-    return Image.fromarray(np.where(seen, mixed, under).astype(np.uint8))
 
 
 def to_jpeg(shown: Image.Image) -> bytes:

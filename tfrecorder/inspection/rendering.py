@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfrecorder.display.tables import counted, readable_bytes
+from tfrecorder.display.tables import readable_bytes
 from tfrecorder.inspection.record_values import Box, RecordView
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ def _environment() -> Environment:
         "readable_bytes": readable_bytes,
         "of_split": of_split,
         "box_colours": box_colours,
-        "description": description,
         "file_name": file_name,
         "source_row": source_row,
         "boxes_name_labels": boxes_name_labels,
@@ -80,15 +79,6 @@ def source_row(view: RecordView) -> str:
 def file_name(uri: str) -> str:
     """A uri without its folders."""
     return uri.rstrip("/").rpartition("/")[2] or uri
-
-
-def description(view: RecordView) -> str:
-    """A picture in words, for those who cannot see it."""
-    names = [box.name or "object" for box in view.boxes]
-    objects = f"; {counted(len(names), 'box')}: {', '.join(names)}" if names else ""
-    mask = "; with its mask" if view.masked else ""
-    labels = ", ".join(view.labels) or "no label"
-    return f"{view.split} record {view.number}: {labels}{objects}{mask}"
 
 
 def box_colours(boxes: Sequence[Box]) -> dict[str, str]:
@@ -191,7 +181,8 @@ def histogram(
     """
     values = np.concatenate([np.asarray(numbers, dtype=float) for numbers in series.values()])
     low, high = span or _middle(values)
-    margin = 0.0 if high - low > 1e-9 else 0.5  # an axis has some length even for one value
+    # An axis has some length even for one value, and no two ticks are the same.
+    margin = 0.0 if form(low) != form(high) else 0.5
     axis = Axis(low - margin, high + margin, _LEFT, _RIGHT)
     fewest = min(map(len, series.values()))
     bins = min(max(int(2 * math.sqrt(fewest)), FEWEST_BINS), MOST_BINS)
@@ -204,7 +195,7 @@ def histogram(
     return Plot(
         title=title,
         description=_plot_in_words(series, form),
-        across=axis.ticks(form),
+        across=[(axis.place(low), form(low))] if margin else axis.ticks(form),
         up=up.ticks("{:.0%}".format),
         curves={split: _steps(of_split, edges, axis, up) for split, of_split in shares.items()},
         largest=max(shares, key=lambda split: len(series[split])),
@@ -228,9 +219,9 @@ def _beyond(
     below = values[values < low]
     above = values[values > high]
     parts = []
-    if len(below):
+    if len(below) and form(low) != form(float(below.min())):
         parts.append(f"{len(below):,} below {form(low)}, down to {form(float(below.min()))}")
-    if len(above):
+    if len(above) and form(high) != form(float(above.max())):
         parts.append(f"{len(above):,} above {form(high)}, up to {form(float(above.max()))}")
     return f"not shown: {'; '.join(parts)}" if parts else ""
 
