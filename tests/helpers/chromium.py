@@ -84,6 +84,14 @@ class Page:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
+    def press(self, key: str) -> None:
+        """Press Tab, Enter, Space or an arrow key, as a user does."""
+        codes = {"Tab": 9, "Enter": 13, "Space": 32, "ArrowRight": 39}
+        text = {"Enter": {"text": "\r"}, "Space": {"text": " "}}.get(key, {})
+        event = {"key": key, "code": key, "windowsVirtualKeyCode": codes[key]}
+        self.send("Input.dispatchKeyEvent", type="keyDown", **event, **text)
+        self.send("Input.dispatchKeyEvent", type="keyUp", **event)
+
     def screenshot(self, path: Path, whole: bool = True) -> None:
         """The page as PNG, all of it or what the window shows."""
         answer = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)

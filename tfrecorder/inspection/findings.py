@@ -491,10 +491,14 @@ def _correction(gathered: Gathered, doubted: Sequence[Sighting]) -> list[tuple[s
     """The call that says what other labels would change; it looks only if boxes have the labels."""
     chosen = {one.view.row: one for one in doubted}
     numbers = _numbers(gathered, chosen)[:_ROWS]
-    labels = [chosen[str(number)].like for number in numbers]
-    if not numbers or not gathered.label_column or any(one.view.boxes for one in doubted):
+    field = gathered.label
+    labels: list[str | int] = [chosen[str(number)].like for number in numbers]
+    if field is not None and field.integer:
+        known = {name: value for value, name in enumerate(field.class_names or ())}
+        labels = [known[name] for name in labels if name in known]
+    if field is None or len(labels) < len(numbers) or any(one.view.boxes for one in doubted):
         return _look(gathered, [one.view for one in doubted])
-    column = gathered.label_column
+    column = field.column
     values = json.dumps(labels)
     keyword = f"{column}={values}" if column.isidentifier() else f"**{{{column!r}: {values}}}"
     corrected = f"{_rows_code(gathered, numbers)}.assign({keyword})"

@@ -61,7 +61,7 @@ from tfrecorder.options.read import PreviewOptions
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.info import DatasetInfo, info, summed
 from tfrecorder.reading.record_set import Record, read_numbered
-from tfrecorder.schema.fields import of_kind
+from tfrecorder.schema.fields import Field, of_kind
 from tfrecorder.schema.keys import number_column
 from tfrecorder.schema.kinds import Label
 from tfrecorder.reading.shard_tables import read_row_list
@@ -130,8 +130,8 @@ class Gathered:
             after a title.
         levels: the values of the masks, each with its largest share of the pixels of a split; None
             where shares are not known.
-        row_column, label_column: the names of the columns with the number of a row, and with the
-            label of a picture; "" if there is not one such column.
+        row_column: the name of the column with the number of a row.
+        label: the column with the label of a picture; None if there is not one such column.
         rejects, suspects: the first rows of the two lists; None if they are not known.
     """
 
@@ -154,7 +154,7 @@ class Gathered:
     suspects: Sequence[Sequence[str]] | None
     levels: Mapping[int, float | None]
     row_column: str
-    label_column: str
+    label: Field | None
 
     @property
     def counted(self) -> bool:
@@ -295,7 +295,7 @@ def gather(
     levels: dict[int, float | None] = dict.fromkeys(
         sorted({level for view in large.values() for level in view.levels})
     )
-    labels = [field.column for field in of_kind(stored.fields, Label)]
+    labels = [*of_kind(stored.fields, Label)]
     return Gathered(
         info=info,
         before=_before(stored, info),
@@ -316,7 +316,7 @@ def gather(
         suspects=_first_rows(stored, layout.SUSPECTS),
         levels=looker.levels or levels,
         row_column=number_column([field.column for field in stored.fields]),
-        label_column=labels[0] if len(labels) == 1 else "",
+        label=labels[0] if len(labels) == 1 else None,
     )
 
 
