@@ -364,7 +364,6 @@ def test_a_mask_is_outlined_on_its_image(tmp_path: Path) -> None:
     void = shown[50:85, 65:115]
     assert void.min() < 60, "stripes"
     assert void.max() > 200, "stripes"
-    assert "0 (not drawn) 1 255 (left out)" in page.text
 
 
 @pytest.mark.parametrize(

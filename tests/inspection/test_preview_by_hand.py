@@ -24,7 +24,7 @@ pytestmark = [
 WINDOWS = list(itertools.product((400, 1280), (False, True)))
 
 #: A class whose name is an attack on a style sheet, on markup and on an id.
-EVIL = "</style><script>document.title='owned'</script>} * { display: none } #pick-c0 \" '"
+EVIL = "</style><script>document.title='owned'</script>} * { display: none } #pick-C0 \" '"
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +119,7 @@ def shown_keys(window: Page) -> list[str]:
 
 
 @pytest.mark.parametrize(("width", "dark"), WINDOWS)
-def test_pictures_are_filtered_by_keys(
-    window: Page, report: Path, width: int, dark: bool
-) -> None:
+def test_pictures_are_filtered_by_keys(window: Page, report: Path, width: int, dark: bool) -> None:
     look(window, report, width, dark)
     every = shown_keys(window)
     assert window.evaluate("(document.querySelector('summary').focus(), true)")
@@ -132,10 +130,10 @@ def test_pictures_are_filtered_by_keys(
     assert chosen
     assert all(picked in one.split() for one in chosen), name
     assert len(chosen) < len(every)
-    assert follow(window, "Tab", "ArrowRight")["id"] == "pick-s0"
+    assert follow(window, "Tab", "ArrowRight")["id"] == "pick-S0"
     both = shown_keys(window)
     assert both
-    assert all({picked, "s0"} <= {*one.split()} for one in both)
+    assert all({picked, "S0"} <= {*one.split()} for one in both)
     panel = window.evaluate(
         "(() => { const at = document.querySelector('.filters > div').getBoundingClientRect();"
         " return [at.left, at.right, document.documentElement.scrollWidth] })()"
@@ -151,12 +149,12 @@ def test_pictures_are_filtered_by_keys(
 
 def test_a_filter_brings_out_what_waits_for_a_click(window: Page, report: Path) -> None:
     look(window, report, 1280, False)
-    window.evaluate("document.getElementById('pick-c0').click()")
+    window.evaluate("document.getElementById('pick-C0').click()")
     hidden = window.evaluate(
-        "[...document.querySelectorAll('details:not([open]) figure.c0')].filter(one =>"
+        "[...document.querySelectorAll('details:not([open]) figure.C0')].filter(one =>"
         " !one.getBoundingClientRect().height).length"
     )
-    assert window.evaluate("document.querySelectorAll('details:not([open]) figure.c0').length") > 3
+    assert window.evaluate("document.querySelectorAll('details:not([open]) figure.C0').length") > 3
     assert hidden == 0
 
 
@@ -192,5 +190,5 @@ def test_many_classes_have_no_many_buttons(tmp_path: Path) -> None:
     frame["label"] = [f"class {number % 50}" for number in range(len(frame))]
     tfrecorder.convert(frame, tmp_path / "out", **QUIET)
     page = tfrecorder.preview(tmp_path / "out", progress=False).page
-    assert page.count('id="pick-c') == 30
+    assert page.count('id="pick-C') == 30
     assert "The 30 most frequent classes." in page

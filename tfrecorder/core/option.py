@@ -318,18 +318,17 @@ class Face:
         self,
         name: str,
         path: str,
-        where: Mapping[str, Any] | None = None,
-        **options: Any,
     ) -> str:
-        """A function with a path, to be copied; it is a command too.
+        """A function with a path, to be copied; it is a command too."""
+        return f"`tfrecorder.{name}({path!r})`"
 
-        Args:
-            where: the rows of `remove`.
-            options: of the function.
-        """
-        arguments = [repr(path)] if where is None else [repr(path), repr(where)]
-        arguments += [_argument(option, value) for option, value in options.items()]
-        return f"`tfrecorder.{name}({', '.join(arguments)})`"
+    def removal(
+        self,
+        path: str,
+        where: Mapping[str, Any],
+    ) -> str:
+        """What says which rows `remove` would remove, to be copied."""
+        return f"`tfrecorder.remove({path!r}, {where!r}, dry_run=True)`"
 
     def ran(self, code: str) -> str:
         """Python code, to be copied, that shows a value."""

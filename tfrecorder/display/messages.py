@@ -75,14 +75,15 @@ class Shell(Face):
         self,
         name: str,
         path: str,
-        where: Mapping[str, Any] | None = None,
-        **options: Any,
     ) -> str:
-        words = [command(name, path)]
-        if where is not None:
-            words.append(typed("CONDITION", where))
-        words += [typed(f"--{option.replace('_', '-')}", value) for option, value in options.items()]
-        return f"`{' '.join(words)}`"
+        return f"`{command(name, path)}`"
+
+    def removal(
+        self,
+        path: str,
+        where: Mapping[str, Any],
+    ) -> str:
+        return f"`{command('remove', path)} {typed('CONDITION', where)} --dry-run`"
 
     def ran(self, code: str) -> str:
         return f"`{shlex.join(['python', '-c', f'import tfrecorder; print({code})'])}`"

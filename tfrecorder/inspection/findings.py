@@ -8,21 +8,20 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfrecorder.core.option import speaker, spelled
 from tfrecorder.display.tables import counted, cut, one_line
 from tfrecorder.images.header import reduced_in_words
-from tfrecorder.inspection.duplicates import Place, SameImage
-from tfrecorder.inspection.gather import Gathered, boxes_beside_masks, places_of
+from tfrecorder.inspection.duplicates import SameImage
+from tfrecorder.inspection.gather import Gathered, boxes_beside_masks
 from tfrecorder.inspection.record_values import RecordView
 from tfrecorder.inspection.rendering import source_row
-from tfrecorder.inspection.sheets import Sighting, contrary_boxes, whole_boxes
+from tfrecorder.inspection.sheets import contrary_boxes, whole_boxes
 from tfrecorder.reading.info import mask_words, summed
 
 #: The least difference between two shares that counts: of one class, and of the images up to some
@@ -116,9 +115,6 @@ NAME = "\0"
 #: Characters of a finding in a terminal.
 _MOST_TEXT = 1000
 
-#: Code in the words of a finding.
-_CODE = re.compile("(`[^`]+`)")
-
 SEVERITIES = ("error", "warning", "unknown", "note")
 
 
@@ -131,8 +127,9 @@ class Remark:
         section: the section of the page that shows more.
         severity: one of `SEVERITIES`: an error makes an evaluation worthless, a warning should be
             looked at, unknown is what was not compared, a note says that all is well.
-        kind: what its records are, in a word or two; "" if no records are known.
-        places: of these records.
+        kind: what its records are, in a word or two; "" for nothing to filter by.
+        found: the split, the number and the source row of each of these records.
+        remedies: "look", "remove" or "correct" these records; or a function that says more.
         calls: what looks closer or mends it, as typed where the page is made, after a verb.
     """
 
@@ -140,7 +137,8 @@ class Remark:
     section: str
     severity: str = "warning"
     kind: str = ""
-    places: Collection[Place] = ()
+    found: Sequence[Sequence[Any]] = ()
+    remedies: Sequence[str] = ()
     calls: Sequence[tuple[str, str]] = ()
 
     @property
@@ -149,16 +147,10 @@ class Remark:
         return one_line(self.words.replace(NAME, ""), _MOST_TEXT) + ";".join(calls)
 
     @property
-    def parts(self) -> list[tuple[str, str]]:
-        """The sentence in pieces, each with its element: "bdi" for a name from the data."""
-        pieces = []
-        for place, piece in enumerate(self.words.split(NAME)):
-            if place % 2:
-                pieces.append((piece, "bdi"))
-                continue
-            for at, part in enumerate(_CODE.split(piece)):
-                pieces.append((part.strip("`"), "code") if at % 2 else (part, ""))
-        return [(piece, element) for piece, element in pieces if piece]
+    def parts(self) -> list[tuple[str, bool]]:
+        """The sentence in pieces, and for each piece whether it is a name from the data."""
+        pieces = self.words.split(NAME)
+        return [(piece, place % 2 == 1) for place, piece in enumerate(pieces) if piece]
 
 
 def find(gathered: Gathered) -> list[Remark]:
@@ -173,7 +165,8 @@ def find(gathered: Gathered) -> list[Remark]:
         *_boxes(gathered),
         *_differences(gathered),
     ]
-    return sorted(remarks, key=lambda remark: SEVERITIES.index(remark.severity))
+    remarks.sort(key=lambda remark: SEVERITIES.index(remark.severity))
+    return [replace(remark, calls=[*_calls(gathered, remark)]) for remark in remarks]
 
 
 def _leaks(gathered: Gathered) -> Iterator[Remark]:
@@ -193,8 +186,8 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
                 "duplicates",
                 "error",
                 "in two splits",
-                [copy.place for copy in copies],
-                [*_duplicates(gathered), *_removal(gathered, [copy.row for copy in copies])],
+                _found(copies),
+                ("duplicates", "remove"),
             )
     if duplicates.repeats:
         extra = sum(group.records - len(group.counts) for group in duplicates.repeats)
@@ -203,8 +196,8 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
             f"byte for byte: {_first_few(_names(_firsts(duplicates.repeats)))}.",
             "duplicates",
             kind="repeated",
-            places=_all_places(duplicates.repeats),
-            calls=_duplicates(gathered),
+            found=_found(_copies(duplicates.repeats)),
+            remedies=("duplicates",),
         )
     contrary = [group for group in duplicates.groups if len(group.labels) > 1]
     if contrary:
@@ -214,8 +207,8 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
             f"{_first_few(_names(_firsts(contrary)))}.",
             "duplicates",
             kind="different labels",
-            places=_all_places(contrary),
-            calls=_look(gathered, [copy for group in contrary for copy in group.copies]),
+            found=_found(_copies(contrary)),
+            remedies=("look",),
         )
     if not duplicates.groups and splits:
         compared = counted(sum(duplicates.compared.values()), "record")
@@ -247,12 +240,11 @@ def _near_copies(gathered: Gathered) -> Iterator[Remark]:
     if len(near.near):
         groups = counted(near.near["group"].nunique(), "image has", "images have")
         call = speaker().called("duplicates", gathered.info.directory)
-        places = [view.place for pair in gathered.near_pairs for view in pair]
         yield Remark(
             f"{groups} near copies; {call} lists them.",
             "duplicates",
             kind="near copies",
-            places=places,
+            found=_found(itertools.chain(*gathered.near_pairs)),
         )
     for note in near.notes:
         yield Remark(f"Near copies: {note}", "duplicates", "unknown")
@@ -270,8 +262,8 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
         rows = counted(count, "row gave", "rows gave")
         names = [_short(_name(image)) for _, image, *_ in gathered.rejects or ()]
         listed = f": {_first_few(names, count)}" if names else ""
-        calls = [("Look", speaker().called("info", info.directory))]
-        yield Remark(f"{rows} no record: {_first_few(reasons)}{listed}.", "rejects", calls=calls)
+        words = f"{rows} no record: {_first_few(reasons)}{listed}."
+        yield Remark(words, "rejects", remedies=("info",))
     else:
         yield Remark("Every row of the source became a record.", "rejects", "note")
     if info.suspects:
@@ -284,8 +276,7 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
     for words in reduced_in_words(info.reduced).values():
         yield Remark(f"{words}.", "images")
     for words, is_odd in mask_words(info.statistics).items():
-        calls = [("Look", speaker().called("info", info.directory))] if is_odd else []
-        yield Remark(f"{words}.", "records", "warning" if is_odd else "note", calls=calls)
+        yield Remark(f"{words}.", "records", "warning" if is_odd else "note")
 
 
 def _pictures(gathered: Gathered) -> Iterator[Remark]:
@@ -298,8 +289,8 @@ def _pictures(gathered: Gathered) -> Iterator[Remark]:
             f"{_first_few(_names(gathered.unshown))}.",
             "images",
             kind="not decodable",
-            places=[view.place for view in gathered.unshown],
-            calls=_removal(gathered, [view.row for view in gathered.unshown]),
+            found=_found(gathered.unshown),
+            remedies=("remove",),
         )
     known = {view.place: view for _, _, views in gathered.extremes for view in views}
     for of in gathered.unusual:
@@ -316,8 +307,8 @@ def _pictures(gathered: Gathered) -> Iterator[Remark]:
             f"{count:,} of {among} {verb} {of.name}: {of.words} ({named}).",
             "images",
             kind=of.name,
-            places=places_of(of.images),
-            calls=_removal(gathered, of.images["row"].astype(str)),
+            found=[*zip(*(of.images[name] for name in ("split", "number", "row")), strict=True)],
+            remedies=("remove",),
         )
 
 
@@ -346,7 +337,7 @@ def _labels(gathered: Gathered) -> Iterator[Remark]:
             f"of {_quoted(least)}. `balance='label'` of `tfrecorder.batches` gives each class as "
             "often, and `class_weights` of `tfrecorder.info` weighs the loss.",
             "labels",
-            calls=[("Look", speaker().called("info", gathered.info.directory))],
+            remedies=("info",),
         )
 
 
@@ -364,8 +355,8 @@ def _doubts(gathered: Gathered) -> Iterator[Remark]:
         f"{_first_few(names)}.",
         "sheets",
         kind="like another class",
-        places=[one.view.place for one in sheets.doubted],
-        calls=_correction(gathered, sheets.doubted),
+        found=[(one.view.split, one.view.number, one.view.row, one.like) for one in sheets.doubted],
+        remedies=("look" if sheets.of_objects else "correct",),
     )
 
 
@@ -373,13 +364,12 @@ def _boxes(gathered: Gathered) -> Iterator[Remark]:
     if whole := whole_boxes(gathered.usable):
         boxes = counted(len(whole), "box covers", "boxes cover")
         names = [f"{_quoted(one.label)} on {_short(_named(one.view))}" for one in whole]
-        views = [one.view for one in whole]
         yield Remark(
             f"{boxes} over 90 % of the picture: {_first_few(names)}.",
             "boxes",
             kind="over 90 %",
-            places=[view.place for view in views],
-            calls=_look(gathered, views),
+            found=_found(one.view for one in whole),
+            remedies=("look",),
         )
     if contrary := contrary_boxes(gathered.usable):
         pairs = counted(len(contrary), "pair of boxes is", "pairs of boxes are")
@@ -388,42 +378,27 @@ def _boxes(gathered: Gathered) -> Iterator[Remark]:
             f"{_quoted(one.label)} and {_quoted(other.label)} on {_short(_named(one.view))}"
             for one, other in contrary
         ]
-        views = [one.view for one, _ in contrary]
         yield Remark(
             f"{pairs}: {_first_few(names)}.",
             "boxes",
             kind="same box, two classes",
-            places=[view.place for view in views],
-            calls=_look(gathered, views),
+            found=_found(one.view for one, _ in contrary),
+            remedies=("look",),
         )
-    yield from _beside_masks(gathered)
-
-
-def _beside_masks(gathered: Gathered) -> Iterator[Remark]:
-    """Boxes without an object of the mask, unless so many are that the two mark other things."""
-    compared = sum(len(view.boxes) for view in gathered.usable if view.beside is not None)
-    beside = boxes_beside_masks(gathered.usable)
-    if not beside:
-        return
-    boxes = counted(len(beside), "box", "boxes")
-    among = f"{boxes} of {compared:,} on pictures with a mask"
-    if len(beside) > _OTHER_THINGS * compared:
+    if beside := boxes_beside_masks(gathered.usable):
+        compared = sum(len(view.boxes) for view in gathered.usable if view.beside is not None)
+        is_fault = len(beside) <= _OTHER_THINGS * compared
+        boxes = counted(len(beside), "box holds", "boxes hold")
+        names = [f"{_quoted(one.label)} on {_short(_named(one.view))}" for one in beside]
         yield Remark(
-            f"{among} hold nothing of it, so the masks seem to mark other things.",
+            f"{boxes} (nearly) nothing of what the picture's mask marks, of {compared:,} compared"
+            f"{'' if is_fault else '; it may mark other things'}: {_first_few(names)}.",
             "boxes",
-            "unknown",
+            "warning" if is_fault else "unknown",
+            "beside its mask",
+            _found(one.view for one in beside),
+            ("look",),
         )
-        return
-    verb = "holds" if len(beside) == 1 else "hold"
-    names = [f"{_quoted(one.label)} on {_short(_named(one.view))}" for one in beside]
-    views = [one.view for one in beside]
-    yield Remark(
-        f"{among} {verb} (nearly) nothing but its background: {_first_few(names)}.",
-        "boxes",
-        kind="beside its mask",
-        places=[view.place for view in views],
-        calls=_look(gathered, views),
-    )
 
 
 #: Columns of a part's images, and what of an image each is.
@@ -471,67 +446,44 @@ def _differences(gathered: Gathered) -> Iterator[Remark]:
                 )
 
 
-def _removal(gathered: Gathered, rows: Iterable[str]) -> list[tuple[str, str]]:
-    """The call that says what a removal of some rows would do; none if it would be refused."""
-    numbers = _numbers(gathered, rows)
-    if not numbers or len(numbers) == gathered.info.records:
-        return []
-    verb = "Remove" if len(numbers) <= _ROWS else f"Remove the first {_ROWS}"
-    where = {gathered.row_column: numbers[:_ROWS]}
-    return [(verb, speaker().called("remove", gathered.info.directory, where, dry_run=True))]
+def _calls(gathered: Gathered, remark: Remark) -> Iterator[tuple[str, str]]:
+    """What looks closer at a finding's records, or says what a remedy would change.
 
-
-def _look(gathered: Gathered, views: Iterable[RecordView]) -> list[tuple[str, str]]:
-    """The call that shows some rows with all their columns."""
-    numbers = _numbers(gathered, [view.row for view in views])[:_ROWS]
-    return [("Look", speaker().ran(_rows_code(gathered, numbers)))] if numbers else []
-
-
-def _correction(gathered: Gathered, doubted: Sequence[Sighting]) -> list[tuple[str, str]]:
-    """The call that says what other labels would change; it looks only if boxes have the labels."""
-    chosen = {one.view.row: one for one in doubted}
-    numbers = _numbers(gathered, chosen)[:_ROWS]
-    field = gathered.label
-    labels: list[str | int] = [chosen[str(number)].like for number in numbers]
-    if field is not None and field.integer:
-        known = {name: value for value, name in enumerate(field.class_names or ())}
-        labels = [known[name] for name in labels if name in known]
-    if field is None or len(labels) < len(numbers) or any(one.view.boxes for one in doubted):
-        return _look(gathered, [one.view for one in doubted])
-    column = field.column
-    values = json.dumps(labels)
-    keyword = f"{column}={values}" if column.isidentifier() else f"**{{{column!r}: {values}}}"
-    corrected = f"{_rows_code(gathered, numbers)}.assign({keyword})"
-    directory = json.dumps(gathered.info.directory)
-    code = f"tfrecorder.update({corrected}, {directory}, dry_run=True)"
-    verb = "Correct" if len(chosen) <= _ROWS else f"Correct the first {_ROWS}"
-    return [(verb, speaker().ran(code))]
-
-
-def _rows_code(gathered: Gathered, numbers: Sequence[int]) -> str:
-    return f"tfrecorder.to_frame({json.dumps(gathered.info.directory)}).loc[{numbers}]"
-
-
-def _numbers(gathered: Gathered, rows: Iterable[str]) -> list[int]:
-    """The numbers of some rows; none for records of other tools, which cannot be changed."""
+    Records of other tools cannot be changed, and of them no near copies are known.
+    """
+    directory = gathered.info.directory
     if gathered.info.form != "tfrecorder":
-        return []
-    return [*dict.fromkeys(int(row) for row in rows if row.isdecimal())]
+        return
+    by_row = {int(row): like for _, _, row, *like in remark.found if str(row).isdecimal()}
+    rows = [*by_row][:_ROWS]
+    some = f" {len(rows)} of {len(by_row)}" if len(by_row) > _ROWS else ""
+    frame = f"tfrecorder.to_frame({json.dumps(directory)}).loc[{rows}]"
+    label = gathered.label
+    for remedy in remark.remedies:
+        if remedy in ("info", "duplicates"):
+            yield "Look", speaker().called(remedy, directory)
+        elif remedy == "remove":
+            if 0 < len(by_row) < (gathered.info.records or 0):  # it would refuse to remove all
+                yield f"Remove{some}", speaker().removal(directory, {gathered.row_column: rows})
+        elif remedy == "correct" and label and not label.integer:
+            values = json.dumps({label.column: [by_row[row][0] for row in rows]})
+            words = f"{frame}.assign(**{values}), {json.dumps(directory)}, dry_run=True"
+            yield f"Correct{some}", speaker().ran(f"tfrecorder.update({words})")
+        elif rows:
+            yield f"Look at{some}" if some else "Look", speaker().ran(frame)
 
 
-def _duplicates(gathered: Gathered) -> list[tuple[str, str]]:
-    if gathered.near is None or gathered.near.copies.empty:  # it knows no images, and would refuse
-        return []
-    return [("Look", speaker().called("duplicates", gathered.info.directory))]
+def _found(views: Iterable[RecordView]) -> list[tuple[str, int, str]]:
+    return [(view.split, view.number, view.row) for view in views]
+
+
+def _copies(groups: Iterable[SameImage]) -> list[RecordView]:
+    return [copy for group in groups for copy in group.copies]
 
 
 def _firsts(groups: Iterable[SameImage]) -> list[RecordView]:
     """The first copy of each image."""
     return [group.copies[0] for group in groups]
-
-
-def _all_places(groups: Iterable[SameImage]) -> list[Place]:
-    return [copy.place for group in groups for copy in group.copies]
 
 
 def _copies_in(
@@ -540,12 +492,8 @@ def _copies_in(
     other: str,
 ) -> list[RecordView]:
     """Those copies in a split whose images are in another split too."""
-    return [
-        copy
-        for group in groups
-        for copy in group.copies
-        if copy.split == split and other in group.counts
-    ]
+    shared = [group for group in groups if other in group.counts]
+    return [copy for copy in _copies(shared) if copy.split == split]
 
 
 def _names(views: Iterable[RecordView]) -> list[str]:

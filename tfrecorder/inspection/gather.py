@@ -30,7 +30,7 @@ from tfrecorder.inspection.duplicates import (
     find_near_copies,
     looks_of,
 )
-from tfrecorder.inspection.masks import beside_mask, classes_in, levels_in, outlined
+from tfrecorder.inspection.masks import beside_mask, levels_in, mask_in, outlined
 from tfrecorder.inspection.record_values import (
     SIDE,
     SMALL_SIDE,
@@ -61,10 +61,10 @@ from tfrecorder.options.read import PreviewOptions
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.info import DatasetInfo, info, summed
 from tfrecorder.reading.record_set import Record, read_numbered
+from tfrecorder.reading.shard_tables import read_row_list
 from tfrecorder.schema.fields import Field, of_kind
 from tfrecorder.schema.keys import number_column
 from tfrecorder.schema.kinds import Label
-from tfrecorder.reading.shard_tables import read_row_list
 
 #: So many of the images of each split that are looked at are decoded in full size, for their blur,
 #: and so many are compared with others for the class sheets.
@@ -128,8 +128,7 @@ class Gathered:
         suspects_by_model: records whose labels a model doubts, the most doubtful first.
         boxes: some of the smallest and of the largest objects, and of those that deserve a look,
             after a title.
-        levels: the values of the masks, each with its largest share of the pixels of a split; None
-            where shares are not known.
+        levels: the values of the masks; empty if they are not known.
         row_column: the name of the column with the number of a row.
         label: the column with the label of a picture; None if there is not one such column.
         rejects, suspects: the first rows of the two lists; None if they are not known.
@@ -152,7 +151,7 @@ class Gathered:
     suspects_by_model: Sequence[Sighting]
     rejects: Sequence[Sequence[str]] | None
     suspects: Sequence[Sequence[str]] | None
-    levels: Mapping[int, float | None]
+    levels: Collection[int]
     row_column: str
     label: Field | None
 
@@ -251,8 +250,8 @@ def gather(
         vectors = embeddings_of(stored, embeddings, chosen)
     with ThreadPool() as pool:
         mask = mask_field(stored)
-        levels_there = levels_in(info.statistics, mask.column) if mask else {}
-        looker = _Looker(stored, levels_there, in_full, compared, pool, stage)
+        levels = levels_in(info.statistics, mask.column) if mask else []
+        looker = _Looker(stored, levels, in_full, compared, pool, stage)
         seen: dict[str, list[RecordView]] = {split: [] for split in drawn}
         for view in looker.views(drawn, "decoding"):
             if view.width and view.place in vectors:
@@ -292,9 +291,6 @@ def gather(
         except DatasetError:  # a record is damaged that was not looked at yet
             extremes = _extremes(measured(None, every_view), [])
             small = looker.pictures([*_all_places(extremes), *firsts], SMALL_SIDE)
-    levels: dict[int, float | None] = dict.fromkeys(
-        sorted({level for view in large.values() for level in view.levels})
-    )
     labels = [*of_kind(stored.fields, Label)]
     return Gathered(
         info=info,
@@ -314,7 +310,7 @@ def gather(
         suspects_by_model=by_model,
         rejects=_first_rows(stored, layout.REJECTS),
         suspects=_first_rows(stored, layout.SUSPECTS),
-        levels=looker.levels or levels,
+        levels=levels,
         row_column=number_column([field.column for field in stored.fields]),
         label=labels[0] if len(labels) == 1 else None,
     )
@@ -332,7 +328,7 @@ class _Looker:
     """
 
     stored: StoredDataset
-    levels: Mapping[int, float]
+    levels: Collection[int]
     in_full: Mapping[str, Collection[int]]
     compared: Mapping[str, Collection[int]]
     pool: ThreadPool
@@ -566,14 +562,13 @@ def look(
             view = replace(view, boxes=boxes, looks=looks)
             if not (view.masked and boxes and is_compared):
                 return view
-            beside = beside_mask(boxes, classes_in(mask_of(features, stored)), levels)
-            return replace(view, beside=beside)
+            mask = mask_in(mask_of(features, stored))
+            return replace(view, beside=beside_mask(boxes, mask, levels))
         # The picture is kept if its mask does not decode, or its boxes are unsound.
         view = replace(view, jpeg=to_jpeg(pixels), thumb=pixels.size)
         if view.masked:
-            classes = classes_in(mask_of(features, stored))
-            drawn = to_jpeg(outlined(pixels, classes, levels))
-            view = replace(view, jpeg=drawn, levels=tuple(np.unique(classes).tolist()))
+            mask = mask_in(mask_of(features, stored))
+            view = replace(view, jpeg=to_jpeg(outlined(pixels, mask, levels)))
         return replace(view, boxes=boxes_of(features, stored, (width, height)))
     except ValueError as error:
         return replace(view, fault=str(error))

@@ -7,6 +7,7 @@ converted yet shows some of its images in a notebook.
 from __future__ import annotations
 
 import html as markup
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +35,6 @@ from tfrecorder.inspection.record_values import (
 )
 from tfrecorder.inspection.rendering import Format, Plot, histogram, render
 from tfrecorder.inspection.sheets import NEIGHBOURS
-from tfrecorder.inspection.tiles import MOST_CHOICES, Tiles
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Path, PreviewKeywords, Unpack
 from tfrecorder.options.option import require, takes
@@ -62,8 +62,8 @@ _SHOWN_FAULTS = 20
 #: Pictures of a split that are visible without a click.
 _AT_ONCE = 8
 
-#: Beyond the first number the most frequent classes come first; beyond the second, the rest are
-#: left out.
+#: Beyond the first number the most frequent classes come first, and only these can be chosen or
+#: have a colour in the legend; beyond the second, the rest are left out.
 MANY_CLASSES = 30
 SHOWN_CLASSES = 2000
 
@@ -250,8 +250,8 @@ def render_page(gathered: Gathered, findings: Sequence[Remark]) -> str:
         info=gathered.info,
         sampling=looked_at(gathered),
         findings=findings,
-        tiles=Tiles(gathered, findings),
-        most_choices=MOST_CHOICES,
+        filters=filters(gathered, findings),
+        many=MANY_CLASSES,
         sections=sections,
         classes=class_table(gathered) if "labels" in sections else None,
         plotted=list(usable),
@@ -266,6 +266,21 @@ def render_page(gathered: Gathered, findings: Sequence[Remark]) -> str:
         suspects_file=layout.SUSPECTS,
     )
     return f"{MARK}{body}\n"
+
+
+def filters(gathered: Gathered, findings: Sequence[Remark]) -> dict[str, Any]:
+    """What the pictures of the page are filtered by; `macros.html.jinja` says which fit a picture.
+
+    `choices` are by title, `places` those of the records of each finding, and `next` numbers the
+    pictures.  The style sheet selects by numbers: a name of the data may hold anything.
+    """
+    places: dict[str, set[object]] = {}
+    for remark in findings:
+        if remark.kind:
+            places.setdefault(remark.kind, set()).update(one[:2] for one in remark.found)
+    classes = class_table(gathered)["names"][:MANY_CLASSES]
+    choices = {"Class": classes, "Split": [*gathered.info.splits], "Finding": [*places]}
+    return {"choices": choices, "places": places, "next": itertools.count(1).__next__}
 
 
 def section_titles(gathered: Gathered) -> dict[str, str]:

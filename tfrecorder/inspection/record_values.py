@@ -71,7 +71,6 @@ class RecordView:
         thumb: the picture's width and height.
         boxes: its objects, if it has a picture.
         beside: those beside what its mask marks; None if that was not compared.
-        levels: the values of its mask, if it is drawn.
         files: the name and the size in bytes of each file that is no image.
         looks: what `sheets` compares of it; None if that was not looked at.
         fault: why there is no picture, or no boxes; empty if there is nothing to say.
@@ -93,7 +92,6 @@ class RecordView:
     thumb: tuple[int, int] = (0, 0)
     boxes: tuple[Box, ...] = ()
     beside: tuple[Box, ...] | None = None
-    levels: tuple[int, ...] = ()
     files: tuple[tuple[str, int], ...] = ()
     looks: np.ndarray | None = None
     fault: str = ""
@@ -244,10 +242,14 @@ def boxes_of(
     boxes = []
     for (ymin, xmin, ymax, xmax), name in zip(inside, names, strict=True):
         number = numbers.get(name, zlib.crc32(name.encode(errors="replace")))
-        colour = "#{:02x}{:02x}{:02x}".format(*PALETTE[number % len(PALETTE)])
         sides = {"xmin": xmin, "ymin": ymin, "xmax": xmax, "ymax": ymax}
-        boxes.append(Box(**sides, name=name, colour=colour))
+        boxes.append(Box(**sides, name=name, colour=colour_of(number)))
     return tuple(boxes)
+
+
+def colour_of(number: int) -> str:
+    """The colour of a class, as a style sheet has it."""
+    return "#{:02x}{:02x}{:02x}".format(*PALETTE[number % len(PALETTE)])
 
 
 def _names(features: Mapping[str, Values], labels: Field) -> list[str]:

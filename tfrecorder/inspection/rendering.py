@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfrecorder.display.tables import readable_bytes
-from tfrecorder.inspection.record_values import Box, RecordView
+from tfrecorder.inspection.record_values import Box, RecordView, colour_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -51,9 +51,8 @@ def _environment() -> Environment:
         "readable_bytes": readable_bytes,
         "of_split": of_split,
         "box_colours": box_colours,
-        "file_name": file_name,
+        "colour_of": colour_of,
         "source_row": source_row,
-        "boxes_name_labels": boxes_name_labels,
     }
     return environment
 
@@ -76,19 +75,9 @@ def source_row(view: RecordView) -> str:
     return f"row {view.row}" if view.row else f"record {view.number:,}"
 
 
-def file_name(uri: str) -> str:
-    """A uri without its folders."""
-    return uri.rstrip("/").rpartition("/")[2] or uri
-
-
 def box_colours(boxes: Sequence[Box]) -> dict[str, str]:
     """The colour of each class of object in a picture."""
     return {box.name: box.colour for box in sorted(boxes, key=lambda box: box.name)}
-
-
-def boxes_name_labels(view: RecordView) -> bool:
-    """Whether a record's labels are those of its boxes, which the colours already name."""
-    return bool(view.boxes) and {box.name for box in view.boxes} == set(view.labels)
 
 
 #: The edges of every plot within its picture of 360 x 204, in its own units; about as many pixels
