@@ -152,7 +152,7 @@ def test_a_filter_brings_out_what_waits_for_a_click(window: Page, report: Path) 
     window.evaluate("document.getElementById('pick-C0').click()")
     hidden = window.evaluate(
         "[...document.querySelectorAll('details:not([open]) figure.C0')].filter(one =>"
-        " !one.getBoundingClientRect().height).length"
+        " !one.checkVisibility()).length"
     )
     assert window.evaluate("document.querySelectorAll('details:not([open]) figure.C0').length") > 3
     assert hidden == 0

@@ -21,7 +21,7 @@ from tfrecorder.inspection.duplicates import SameImage
 from tfrecorder.inspection.gather import Gathered, boxes_beside_masks
 from tfrecorder.inspection.record_values import RecordView
 from tfrecorder.inspection.rendering import source_row
-from tfrecorder.inspection.sheets import contrary_boxes, whole_boxes
+from tfrecorder.inspection.sheets import Sighting, contrary_boxes, whole_boxes
 from tfrecorder.reading.info import mask_words, summed
 
 #: The least difference between two shares that counts: of one class, and of the images up to some
@@ -363,42 +363,37 @@ def _doubts(gathered: Gathered) -> Iterator[Remark]:
 def _boxes(gathered: Gathered) -> Iterator[Remark]:
     if whole := whole_boxes(gathered.usable):
         boxes = counted(len(whole), "box covers", "boxes cover")
-        names = [f"{_quoted(one.label)} on {_short(_named(one.view))}" for one in whole]
-        yield Remark(
-            f"{boxes} over 90 % of the picture: {_first_few(names)}.",
-            "boxes",
-            kind="over 90 %",
-            found=_found(one.view for one in whole),
-            remedies=("look",),
-        )
+        yield _on_boxes(f"{boxes} over 90 % of the picture", whole, "over 90 %")
     if contrary := contrary_boxes(gathered.usable):
         pairs = counted(len(contrary), "pair of boxes is", "pairs of boxes are")
-        pairs += " nearly the same, but of different classes"
-        names = [
-            f"{_quoted(one.label)} and {_quoted(other.label)} on {_short(_named(one.view))}"
-            for one, other in contrary
-        ]
-        yield Remark(
-            f"{pairs}: {_first_few(names)}.",
-            "boxes",
-            kind="same box, two classes",
-            found=_found(one.view for one, _ in contrary),
-            remedies=("look",),
-        )
+        both = [replace(one, label=f"{one.label} / {other.label}") for one, other in contrary]
+        words = f"{pairs} nearly the same, but of different classes"
+        yield _on_boxes(words, both, "same box, two classes")
     if beside := boxes_beside_masks(gathered.usable):
         compared = sum(len(view.boxes) for view in gathered.usable if view.beside is not None)
-        is_fault = len(beside) <= _OTHER_THINGS * compared
         boxes = counted(len(beside), "box holds", "boxes hold")
-        names = [f"{_quoted(one.label)} on {_short(_named(one.view))}" for one in beside]
-        yield Remark(
+        words = (
             f"{boxes} (nearly) nothing of what the picture's mask marks, of {compared:,} compared"
-            f"{'' if is_fault else '; it may mark other things'}: {_first_few(names)}.",
-            "boxes",
-            "warning" if is_fault else "unknown",
-            "beside its mask",
-            _found(one.view for one in beside),
-            ("look",),
         )
+        if len(beside) <= _OTHER_THINGS * compared:
+            yield _on_boxes(words, beside, "beside its mask")
+        else:
+            yield Remark(f"{words}: it may mark other things.", "boxes", "unknown")
+
+
+def _on_boxes(
+    words: str,
+    boxes: Sequence[Sighting],
+    kind: str,
+) -> Remark:
+    names = [f"{_quoted(one.label)} on {_short(_named(one.view))}" for one in boxes]
+    return Remark(
+        f"{words}: {_first_few(names)}.",
+        "boxes",
+        kind=kind,
+        found=_found(one.view for one in boxes),
+        remedies=("look",),
+    )
 
 
 #: Columns of a part's images, and what of an image each is.

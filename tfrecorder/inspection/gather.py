@@ -49,12 +49,10 @@ from tfrecorder.inspection.sheets import (
     PER_CLASS,
     Sheets,
     Sighting,
-    contrary_boxes,
     extreme_boxes,
     looks_in,
     sheets_of,
     tile_of,
-    whole_boxes,
 )
 from tfrecorder.inspection.suspects import embeddings_of, places_of
 from tfrecorder.options.read import PreviewOptions
@@ -126,7 +124,7 @@ class Gathered:
         pictures: the first record of each duplicate that is shown, by its place.
         sheets: pictures or objects by class; None without classes.
         suspects_by_model: records whose labels a model doubts, the most doubtful first.
-        boxes: some of the smallest and of the largest objects, and of those that deserve a look,
+        boxes: some of the smallest and of the largest objects, and of those beside their mask,
             after a title.
         levels: the values of the masks; empty if they are not known.
         row_column: the name of the column with the number of a row.
@@ -275,7 +273,10 @@ def gather(
         sheets = sheets_of([*filter(None, in_turn)], embeddings is not None)
         if sheets is not None:
             sheets = replace(sheets, shown=looker.tiled(sheets.shown))
-        boxes = looker.tiled({**extreme_boxes(every_view), **_odd_boxes(every_view)})
+        boxes = extreme_boxes(every_view)
+        if beside := boxes_beside_masks(every_view):
+            boxes["Beside what the mask marks"] = beside[:EXAMPLES]
+        boxes = looker.tiled(boxes)
         by_model = [] if suspects is None else looker.doubted(suspects)
         images = measured(looks, every_view)
         odd = [*unusual(images), *blurred(every_view)]
@@ -589,7 +590,7 @@ def _extremes(images: pd.DataFrame, odd: Iterable[Unusual]) -> list[_Extreme]:
     extremes = []
     for title, words, rows in kinds:
         if len(rows):
-            extremes.append((title, words, places_of(rows[:EXAMPLES])))
+            extremes.append((title, words, _places(rows[:EXAMPLES])))
     return extremes
 
 
@@ -602,17 +603,7 @@ def boxes_beside_masks(views: Iterable[RecordView]) -> list[Sighting]:
     return [Sighting(view, box.name, box) for view in views for box in view.beside or ()]
 
 
-def _odd_boxes(views: Sequence[RecordView]) -> dict[str, list[Sighting]]:
-    """Some of the boxes that deserve a look, after a title."""
-    odd = {
-        "Over 90 % of the picture": whole_boxes(views),
-        "Nearly the same, of different classes": [*itertools.chain(*contrary_boxes(views))],
-        "Beside what the mask marks": boxes_beside_masks(views),
-    }
-    return {title: boxes[:EXAMPLES] for title, boxes in odd.items() if boxes}
-
-
-def places_of(images: pd.DataFrame) -> list[Place]:
+def _places(images: pd.DataFrame) -> list[Place]:
     return [*zip(images["split"], images["number"].astype(int), strict=True)]
 
 
