@@ -185,9 +185,9 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
                 "looks too good by that much.",
                 "duplicates",
                 "error",
-                "in two splits",
-                _found(copies),
-                ("duplicates", "remove"),
+                kind="in two splits",
+                found=_found(copies),
+                remedies=("duplicates", "remove"),
             )
     if duplicates.repeats:
         extra = sum(group.records - len(group.counts) for group in duplicates.repeats)

@@ -249,7 +249,7 @@ def gather(
     with ThreadPool() as pool:
         mask = mask_field(stored)
         levels = levels_in(info.statistics, mask.column) if mask else []
-        looker = _Looker(stored, levels, in_full, compared, pool, stage)
+        looker = _Looker(stored, levels, in_full, compared, pool=pool, stage=stage)
         seen: dict[str, list[RecordView]] = {split: [] for split in drawn}
         for view in looker.views(drawn, "decoding"):
             if view.width and view.place in vectors:
