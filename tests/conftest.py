@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from support import CSV, photo_frame
+from support import CSV, TESTS, WHOLE_SWEEPS, photo_frame
 
 import tfrecorder
 
@@ -21,6 +23,52 @@ os.environ.setdefault("SOURCE_DATE_EPOCH", "1800000000")
 
 # Those run in their own process: tests/services/test_trainers.py.
 collect_ignore = [] if "TFRECORDER_DATASET" in os.environ else ["services/trainers"]
+
+
+#: Folders and files whose tests convert as most users do, on Beam, whose start takes four times as
+#: long as the rest of a small conversion.  For the others a conversion only makes the dataset that
+#: they look at: they convert as where Beam is not installed, to the same bytes.
+ON_BEAM = (
+    "cli",
+    "core",
+    "display",
+    "docs",
+    "runners",
+    "services",
+    "streaming",
+    "torture",
+    "writing",
+    "test_walks.py",
+    "test_walls.py",
+    "conversion/test_conversion.py",
+    "conversion/test_compact_in_place.py",
+    "conversion/test_growing_append.py",
+    "conversion/test_overwrite.py",
+    "conversion/test_overwrite_put_back.py",
+    "conversion/test_parts.py",
+    "conversion/test_rejects.py",
+    "conversion/test_resume.py",
+    "conversion/test_undo.py",
+    "conversion/test_update.py",
+    "options/test_marked_options.py",
+    "reading/test_predecessor.py",
+)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported now stays: Python's collector need not visit it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Choose what converts, also in fixtures of a session; `make torture` takes Beam for all."""
+    on_beam = WHOLE_SWEEPS or any(item.path.is_relative_to(TESTS / part) for part in ON_BEAM)
+    with pytest.MonkeyPatch.context() as patch:
+        if not on_beam:
+            patch.setitem(sys.modules, "apache_beam", None)
+        return (yield)
 
 
 @pytest.fixture(scope="session")

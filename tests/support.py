@@ -70,6 +70,14 @@ def whose_turn(at: int, ways: Sequence[Any], many: int = 1) -> list[Any]:
     return [ways[(at + step * len(ways) // many) % len(ways)] for step in range(many)]
 
 
+def slow_cases(*cases: Any) -> list[Any]:
+    """Cases of a parametrised test that `make test` leaves out; a tuple has several arguments."""
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)
+        for case in cases
+    ]
+
+
 def photo_frame(rows: int = len(PHOTOS), split: str = "TRAIN") -> pd.DataFrame:
     """A frame of any length: the photographs again and again."""
     uris = [str(PHOTOS[row % len(PHOTOS)]) for row in range(rows)]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from helpers.inner_names import inner_names, private_names
 from helpers.wall_cases import BEAM, COMMAND, HEAVY, TENSORFLOW, attempts_of
-from support import CSV, run
+from support import CSV, run, slow_cases
 
 import tfrecorder
 
@@ -163,17 +163,19 @@ TORCH = "PyTorch is imported in torch.py alone"
     ("file", "crossing", "contracts"),
     [
         ("storage/retry.py", "from tfrecorder.format.plan import Plan", [FLOORS]),
-        ("sources/source.py", "def late():\n    from tfrecorder.reading import open", [FLOORS]),
-        ("newcomer.py", "", [FLOORS]),
         ("plan/make_plan.py", "from tfrecorder.plan import preflight", [CIRCLES]),
         ("conversion/convert.py", "def late():\n    import tensorflow as tf", [TENSORFLOW_WALL]),
         ("accessor.py", "from apache_beam import io", [BEAM_WALL]),
         ("writing/rows.py", "from tfrecorder.loading import decoding", [WORKERS]),
         ("reading/dataset_files.py", "import apache_beam", [BEAM_WALL, READERS]),
-        ("reading/order.py", "from tfrecorder.loading import order", [FLOORS]),
-        ("reading/order.py", "def late():\n    import tensorflow", [TENSORFLOW_WALL, ARRAYS]),
         ("reading/records.py", "def late():\n    import torch", [TORCH, ARRAYS]),
-        ("reading/order.py", "from tfrecorder import torch", [FLOORS]),
+        *slow_cases(
+            ("sources/source.py", "def late():\n    from tfrecorder.reading import open", [FLOORS]),
+            ("newcomer.py", "", [FLOORS]),
+            ("reading/order.py", "from tfrecorder.loading import order", [FLOORS]),
+            ("reading/order.py", "def late():\n    import tensorflow", [TENSORFLOW_WALL, ARRAYS]),
+            ("reading/order.py", "from tfrecorder import torch", [FLOORS]),
+        ),
     ],
 )
 def test_a_floor_or_a_wall_that_is_broken_is_seen(house, file, crossing, contracts):

@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-from support import PHOTOS, run
+from support import PHOTOS, run, slow_cases
 
 import tfrecorder
 
@@ -42,7 +42,8 @@ SCRIPT = f"import sys\nfrom {ENTRY.module} import {ENTRY.attr}\nsys.exit({ENTRY.
 
 @pytest.mark.parametrize("started", ["python -m tfrecorder", "tfrecorder", "another program"])
 @pytest.mark.parametrize(
-    ("begin", "number"), [("tfrecorder.", 3), ("pandas", 1), ("click", 1), ("tfrecorder.", 40)]
+    ("begin", "number"),
+    [("tfrecorder.", 3), ("pandas", 1), *slow_cases(("click", 1), ("tfrecorder.", 40))],
 )
 def test_ctrl_c_while_the_command_is_imported_leaves_no_traceback(
     started: str, begin: str, number: int, tmp_path: Path

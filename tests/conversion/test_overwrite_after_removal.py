@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers.second_day_cases import QUIET, read_shards, rows, without_beam
+from helpers.second_day_cases import QUIET, read_shards, rows
 from torture.kills import Disk
 
 import tfrecorder
 
 
 @pytest.mark.slow
-def test_an_overwrite_that_is_killed_and_run_again_lets_nothing_in(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    without_beam(monkeypatch)
+def test_an_overwrite_that_is_killed_and_run_again_lets_nothing_in(tmp_path) -> None:
     disk = Disk(tmp_path)
     table = rows(0, 5).assign(image_uri=[str(Path(f"img/{n}.png").absolute()) for n in range(5)])
     tfrecorder.convert(table, disk.out, num_shards=1, **QUIET)

@@ -10,19 +10,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from helpers.growing_cases import manifest
-from helpers.second_day_cases import QUIET, as_wanted, check, read_shards, rows, without_beam
+from helpers.second_day_cases import QUIET, as_wanted, check, read_shards, rows
 from support import TESTS
 
 import tfrecorder
 from tfrecorder.errors import OutputError
 
 DOUBLES = TESTS / "datasets" / "doubles-4"
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    without_beam(monkeypatch)
 
 
 def numbers(directory: str = "out") -> list[int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from helpers.second_day_cases import QUIET, as_wanted, check, rows, without_beam
+from helpers.second_day_cases import QUIET, as_wanted, check, rows
+from support import slow_cases
 
 import tfrecorder
 
@@ -13,14 +14,12 @@ FORMS = {"png": {}, "raw": {"image_format": "raw", "image_size": 8}}
 
 
 @pytest.fixture(params=FORMS)
-def form(request: pytest.FixtureRequest, tmp_path, monkeypatch) -> dict[str, object]:
-    monkeypatch.chdir(tmp_path)
-    without_beam(monkeypatch)
+def form(request: pytest.FixtureRequest) -> dict[str, object]:
     return FORMS[request.param]
 
 
 @pytest.mark.parametrize("changed", ["no label", "one label", "all labels"])
-@pytest.mark.parametrize("moved", [2, 3, 5, 8])
+@pytest.mark.parametrize("moved", [3, *slow_cases(2, 5, 8)])
 def test_all_rows_of_a_shard_go_to_another_split(form, moved: int, changed: str) -> None:
     table = pd.concat([rows(0, 6), rows(6, moved, "TEST")], ignore_index=True)
     tfrecorder.convert(table, "out", num_shards=1, **form, **QUIET)

@@ -8,17 +8,11 @@ from typing import Any
 import pandas as pd
 import pytest
 from helpers.growing_cases import manifest
-from helpers.second_day_cases import QUIET, as_wanted, check, rows, without_beam
+from helpers.second_day_cases import QUIET, as_wanted, check, rows
 from torture.losses import FIRST, MORE, Rows, newest_of
 
 import tfrecorder
 from tfrecorder.errors import DatasetError
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    without_beam(monkeypatch)
 
 
 @pytest.mark.parametrize("table", ["test-00000", "train-r2-00000", "train-r2-00001"])

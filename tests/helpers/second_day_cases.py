@@ -7,24 +7,17 @@ from __future__ import annotations
 
 import json
 import struct
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import pytest
 from PIL import Image
 
 import tfrecorder
 
 QUIET: dict[str, Any] = {"progress": False}
-
-
-def without_beam(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work as where Beam is not installed: the same bytes, without its start at each call."""
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
 
 
 class Stored(NamedTuple):

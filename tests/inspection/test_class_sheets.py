@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.growing_cases import QUIET
-from helpers.planted_cases import Planted, planted
-from support import photo_frame
+from helpers.planted_cases import SEEDS, Planted, planted
+from support import photo_frame, slow_cases
 
 import tfrecorder
 from tfrecorder.errors import OptionError
@@ -48,7 +48,8 @@ def place_of(row: int, case: Planted, sheets: dict[str, Sheet]) -> int:
     return sheets[case.frame["label"][row][0]].files.index(f"{row}.jpg") + 1
 
 
-@pytest.mark.parametrize("seed", [11, *(pytest.param(n, marks=pytest.mark.slow) for n in (12, 13))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_wrong_is_what_one_sees_first(seed: int, tmp_path: Path) -> None:
     case = planted(tmp_path, seed)
     tfrecorder.convert(case.frame, tmp_path / "out", **QUIET)
@@ -137,6 +138,7 @@ def test_embeddings_that_do_not_fit_are_named(tmp_path: Path) -> None:
             tfrecorder.preview(tmp_path / name, embeddings=vectors, progress=False)
 
 
+@pytest.mark.slow
 def test_a_picture_of_a_repeated_scene_is_no_suspect(tmp_path: Path) -> None:
     """Each photograph with six shapes, as classes of whole pictures: what is behind decides."""
     case = planted(tmp_path, 11)
@@ -146,7 +148,7 @@ def test_a_picture_of_a_repeated_scene_is_no_suspect(tmp_path: Path) -> None:
     assert not any(sheet.like for sheet in sheets_in(page).values())
 
 
-@pytest.mark.parametrize("classes", [1, 40, 130])
+@pytest.mark.parametrize("classes", [130, *slow_cases(1, 40)])
 def test_the_page_stays_small_whatever_the_number_of_classes(classes: int, tmp_path: Path) -> None:
     frame = pd.concat([photo_frame()] * 5, ignore_index=True)
     frame["label"] = [f"class {number % classes}" for number in range(len(frame))]

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.growing_cases import QUIET
-from helpers.planted_cases import planted
+from helpers.planted_cases import SEEDS, planted
 from PIL import Image, ImageChops, ImageDraw, ImageFont
 from support import PHOTOS, TESTS, invoke
 
@@ -552,7 +552,8 @@ def test_a_file_that_is_missing_stays_a_reject_where_copies_are_grouped() -> Non
     assert result.rejects == {"read/not_found": 1}
 
 
-@pytest.mark.parametrize("seed", [11, *(pytest.param(n, marks=pytest.mark.slow) for n in (12, 13))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
 def test_pictures_of_one_scene_with_other_things_in_it_are_no_copies(
     seed: int, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 from collections.abc import Iterator
@@ -55,6 +56,11 @@ NAMED = re.compile(
 MARKED = r"`[^`]*`|\{\w+\}|(frame|pandas)\..*|Example: tfrecorder .*"
 
 
+@functools.cache
+def parsed(path: Path) -> ast.AST:
+    return ast.parse(path.read_text())
+
+
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """The literals of a module that are sentences, with "…" for what is put in; no docstrings."""
     passed = {
@@ -84,7 +90,7 @@ def test_a_message_that_names_an_option_marks_it() -> None:
         f"{path}:{line}: {text}"
         for path in PACKAGE.rglob("*.py")
         if path.parent.name != "images"  # reasons of rejects stand in rejects.csv as they are
-        for line, text in texts(ast.parse(path.read_text()))
+        for line, text in texts(parsed(path))
         if NAMED.search(re.sub(MARKED, "", text))
     ]
     assert unmarked == []
@@ -100,7 +106,7 @@ def test_a_message_that_both_faces_say_has_the_option_of_neither() -> None:
         f"{path}:{line}: {text}"
         for path in PACKAGE.rglob("*.py")
         if not str(path.relative_to(PACKAGE)).startswith(OF_PYTHON)
-        for line, text in texts(ast.parse(path.read_text()))
+        for line, text in texts(parsed(path))
         if of_python(text)
     ]
     assert wrong == []
@@ -110,7 +116,7 @@ def test_each_option_that_is_spelled_is_one_of_a_command() -> None:
     spelled = {
         node.args[0].value
         for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "spelled"
         if isinstance(node.args[0], ast.Constant)
     }

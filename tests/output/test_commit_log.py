@@ -9,18 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pytest
-from helpers.second_day_cases import QUIET, rows, without_beam
+from helpers.second_day_cases import QUIET, rows
 
 import tfrecorder
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    without_beam(monkeypatch)
 
 
 def told() -> list[tuple[Any, ...]]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from helpers.reading_cases import convert_photos, ids
-from support import run, skip_without
+from support import run, skip_without, slow_cases
 
 import tfrecorder
 from tfrecorder import Records, batches
@@ -300,7 +300,7 @@ def test_an_epoch_without_a_step_is_refused(out: str, more: dict[str, Any], word
         tfrecorder.load(out, batch_size=9, image_size=9, drop_remainder=True)
 
 
-@pytest.mark.parametrize("batch_size", [2, 4, 5, 11, 12])
+@pytest.mark.parametrize("batch_size", [5, *slow_cases(2, 4, 11, 12)])
 @pytest.mark.parametrize("chosen", [{}, {"shuffle": "exact", "seed": 3}])
 @pytest.mark.parametrize("drop", [False, True])
 def test_load_gives_every_rank_equally_many_batches(

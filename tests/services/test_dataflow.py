@@ -456,6 +456,7 @@ def test_a_store_that_workers_have_no_package_for(bucket: Gcs) -> None:
     check(uris, OUT, ConvertOptions(**settings(runner_options=more)))
 
 
+@pytest.mark.slow
 def test_a_misspelt_option_is_told_before_anything_is_uploaded(
     bucket: Gcs, dataflow: Dataflow
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from support import PHOTOS, invoke
+from support import PHOTOS, invoke, slow_cases
 
 import tfrecorder
 from tfrecorder.errors import TfrecorderError
@@ -90,21 +90,21 @@ def judge(source: object, schema: object = None) -> None:
     assert time.monotonic() - began < 10
 
 
-@pytest.mark.parametrize("deep", DEEP)
+@pytest.mark.parametrize("deep", ["lists", *slow_cases("objects", "open")])
 @pytest.mark.parametrize("form", FORMS)
 def test_a_source_however_deep(form: str, deep: str) -> None:
     for depth in DEPTHS if deep != "open" else DEPTHS[-1:]:
         judge(FORMS[form](DEEP[deep](depth)))
 
 
-@pytest.mark.parametrize("deep", DEEP)
+@pytest.mark.parametrize("deep", ["objects", *slow_cases("lists", "open")])
 @pytest.mark.parametrize("kind", KINDS, ids=[type(kind).__name__ for kind in KINDS])
 def test_a_cell_however_deep(kind: object, deep: str) -> None:
     for depth in DEPTHS:
         judge(frame(DEEP[deep](depth)), Schema(image_uri=Image(), n=kind))
 
 
-@pytest.mark.parametrize("ending", ["json", "yaml"])
+@pytest.mark.parametrize("ending", ["json", *slow_cases("yaml")])
 @pytest.mark.parametrize("form", SCHEMAS)
 def test_a_schema_however_deep(form: str, ending: str) -> None:
     rows = frame("1")
@@ -122,7 +122,9 @@ def test_a_schema_whose_values_are_of_other_types(form: str) -> None:
         judge(frame("1"), put("s.yaml", form.format(value)))
 
 
-@pytest.mark.parametrize("kind", ["image", "label", "number", "bytes", "text", "boxes", "mask"])
+@pytest.mark.parametrize(
+    "kind", ["number", *slow_cases("image", "label", "bytes", "text", "boxes", "mask")]
+)
 def test_a_setting_of_another_type(kind: str) -> None:
     for name in ("default", "shape", "names", "required", "depth", "dtype", "max_bytes", "no"):
         for value in VALUES:

@@ -401,6 +401,7 @@ def test_what_would_unpack_to_more_than_a_record_is_not_unpacked(
 # -------------------------------------------------------------------- answers that keep no rule
 
 
+@pytest.mark.slow
 def test_no_request_waits_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     shorten_patience(monkeypatch, 0.4)
     jobs = []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from helpers.growing_cases import manifest
-from helpers.second_day_cases import QUIET, read_shards, rows, without_beam
+from helpers.second_day_cases import QUIET, read_shards, rows
 
 import tfrecorder
 from tfrecorder.errors import DatasetError
@@ -36,10 +36,8 @@ def uris() -> set[str]:
 
 
 @pytest.fixture(autouse=True)
-def _streamed_and_gone(tmp_path, monkeypatch) -> None:
+def _streamed_and_gone() -> None:
     """All streamed rows left by `missing`, so that no table names the stream."""
-    monkeypatch.chdir(tmp_path)
-    without_beam(monkeypatch)
     stream()
     tfrecorder.update(rows(11, 1), "out", missing="remove", **QUIET)
     assert uris() == {"img/11.png"}

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.damage import reseal
-from helpers.second_day_cases import QUIET, rows, without_beam
+from helpers.second_day_cases import QUIET, rows
 
 import tfrecorder
 
@@ -25,9 +25,7 @@ CRC, OFFSET = "tfrecorder.record/crc32c", "tfrecorder.record/offset"
 
 
 @pytest.fixture
-def out(tmp_path, monkeypatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    without_beam(monkeypatch)
+def out() -> Path:
     tfrecorder.convert(rows(0, 6), "out", num_shards=1, image_format="raw", image_size=8, **QUIET)
     (size,) = {*pq.read_table(f"out/{TABLE}")["tfrecorder.record/size"].to_pylist()}
     assert size > 0
