@@ -18,7 +18,7 @@ import pandas as pd
 import PIL.Image
 import pytest
 from helpers.growing_cases import QUIET
-from support import PHOTOS, whose_turn
+from support import PHOTOS, slow_cases, whose_turn
 from torture.kills import Disk, bucket, write
 from torture.model import name_of
 from traces import Secret, traces
@@ -401,9 +401,7 @@ def check(out: str, happened: Happened) -> None:
     assert tfrecorder.verify(out, progress=False).ok
 
 
-@pytest.mark.parametrize(
-    "take_out", [remove, missing, *(pytest.param(of, marks=pytest.mark.slow) for of in SLOW)]
-)
+@pytest.mark.parametrize("take_out", [remove, *slow_cases(missing, *SLOW)])
 def test_nothing_is_left_after_much_has_happened(take_out: Callable[[Happened], str]) -> None:
     happened = everything()
     assert {of.partition(": ")[2] for of in traces("out", happened.secret)} == {

@@ -1,6 +1,8 @@
 """In a notebook: a bar while it runs, a table or pictures at the end, and nothing else.
 
 Where nobody watches, as under papermill and `jupyter nbconvert --execute`, there is no bar.
+
+The inner law: a call that is done at once shows none, so the tests take that pause away.
 """
 
 from __future__ import annotations

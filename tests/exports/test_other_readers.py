@@ -252,6 +252,7 @@ def mask(number: int) -> bytes:
     return file.getvalue()
 
 
+@pytest.mark.slow
 def test_one_format_makes_archives_that_every_reader_takes() -> None:
     skip_without("datasets", "webdataset")
     import datasets

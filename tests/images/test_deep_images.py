@@ -15,7 +15,7 @@ import pytest
 from helpers import expensive_cases, image_cases
 from helpers.expensive_cases import Tag
 from PIL import Image as Pictures
-from support import records, rejects
+from support import records, rejects, slow_cases
 
 import tfrecorder
 from tfrecorder.errors import OptionError, SourceError
@@ -163,12 +163,14 @@ def test_tensors_have_16_bits() -> None:
     [
         (1, {"image_size": (10, 7)}),
         (3, {"image_size": 10, "resize": "crop"}),
-        (3, {"image_size": 10, "resize": "pad"}),
-        (3, {"image_size": (33, 31)}),
-        (3, {"image_size": 10, "antialias": False}),
-        (1, {"image_size": 10, "augment": True}),
-        (3, {"image_size": (10, 7), "dtype": "float32", "value_range": (-1, 1)}),
-        (3, {"image_size": 9, "dtype": "float32", "mean": (0.4, 0.5, 0.6), "std": 0.5}),
+        *slow_cases(
+            (3, {"image_size": 10, "resize": "pad"}),
+            (3, {"image_size": (33, 31)}),
+            (3, {"image_size": 10, "antialias": False}),
+            (1, {"image_size": 10, "augment": True}),
+            (3, {"image_size": (10, 7), "dtype": "float32", "value_range": (-1, 1)}),
+            (3, {"image_size": 9, "dtype": "float32", "mean": (0.4, 0.5, 0.6), "std": 0.5}),
+        ),
     ],
 )
 def test_both_engines_resize_alike(channels: int, options: dict[str, Any]) -> None:

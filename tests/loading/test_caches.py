@@ -81,6 +81,7 @@ def test_every_option_is_in_the_name_or_changes_nothing(tmp_path: Path) -> None:
         assert len(names(cache)) == count, name
 
 
+@pytest.mark.slow
 def test_another_label_and_a_file_with_its_old_time_are_read_anew(tmp_path: Path) -> None:
     where, cache = tmp_path / "in", tmp_path / "cache"
     path = foreign(where)

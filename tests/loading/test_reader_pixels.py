@@ -25,6 +25,7 @@ from helpers.reading_cases import (
     pillow_pixels,
 )
 from PIL import Image
+from support import slow_cases
 
 import tfrecorder
 
@@ -127,7 +128,7 @@ def test_without_antialiasing_pixels_are_those_of_the_usual_pipeline(
         np.testing.assert_allclose(ours, expected, atol=1e-3 if reader == "load" else 1.5)
 
 
-@pytest.mark.parametrize("side", [130, 224, 300, 560])
+@pytest.mark.parametrize("side", [130, *slow_cases(224, 300, 560)])
 def test_large_photographs_are_decoded_smaller_within_a_bound(
     first_images: Images, large: tuple[str, list[np.ndarray]], side: int
 ) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import invoke, photo_frame
+from support import invoke, photo_frame, slow_cases
 
 import tfrecorder
 from tfrecorder import Records, batches
@@ -304,7 +304,7 @@ def test_damage_in_the_bucket_is_told(bucket: Any, dataset: Path) -> None:
         list(Records(OUT, "TRAIN", **KEPT))
 
 
-@pytest.mark.parametrize("what", ["file", "emptied", "torn"])
+@pytest.mark.parametrize("what", ["file", *slow_cases("emptied", "torn")])
 def test_a_folder_in_any_state(bucket: Any, local: list[Any], what: str, caplog: Any) -> None:
     if what == "file":
         Path("cache").write_bytes(b"")
