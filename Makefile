@@ -30,6 +30,10 @@ DATUMARO := $(VENV)/datumaro
 # Tests start many processes, each half a second faster if the package is compiled already.
 unexport PYTHONDONTWRITEBYTECODE
 
+# pip would compile every file that it installs, which takes most of its time; Python compiles what
+# is imported.
+INSTALL := -m pip install --quiet --no-compile
+
 .PHONY: help demo test test-slow lint format docs plots package requirements bench bench-peers interop engines torture clean
 
 help:
@@ -74,7 +78,7 @@ package: $(VENV)/installed-dev
 	$(BIN)/python scripts/smoke.py
 
 requirements: $(VENV)/installed-dev
-	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python $(INSTALL) uv
 	echo "setuptools>=69" > build.in
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.12 --generate-hashes \
 	  --no-header --no-annotate --no-emit-index-url setup.py build.in --output-file pinned.txt
@@ -102,49 +106,49 @@ torture: $(VENV)/installed-dev
 
 $(VENV)/installed: setup.py tfrecorder/version.py
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[all]"
+	$(BIN)/python $(INSTALL) --upgrade pip
+	$(BIN)/python $(INSTALL) --editable ".[all]"
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	$(BIN)/python $(INSTALL) --editable ".[dev]"
 	touch $@
 
 # Apart: PyTorch and what else others need is large, and decides on versions that we share.
 # mosaicml-streaming asks for older ones than we have, and runs with ours.
 $(PEERS)/installed: setup.py tfrecorder/version.py benchmarks/requirements.txt
 	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet --upgrade pip
-	$(PEERS)/bin/python -m pip install --quiet --editable ".[dev]" -r benchmarks/requirements.txt
-	$(PEERS)/bin/python -m pip install --quiet --no-deps mosaicml-streaming
+	$(PEERS)/bin/python $(INSTALL) --upgrade pip
+	$(PEERS)/bin/python $(INSTALL) --editable ".[dev]" -r benchmarks/requirements.txt
+	$(PEERS)/bin/python $(INSTALL) --no-deps mosaicml-streaming
 	touch $@
 
 # Apart: what .ci/run does not install, because an engine or a peer alone is over 100 MB.
 # Spark also needs Java 17 or later: apt-get install default-jre-headless.
 $(ENGINES)/installed: setup.py tfrecorder/version.py
 	$(PYTHON) -m venv $(ENGINES)
-	$(ENGINES)/bin/python -m pip install --quiet --upgrade pip
-	$(ENGINES)/bin/python -m pip install --quiet --editable ".[dev]" "ray>=2.40" "pyspark>=4" torch torchvision ultralytics
+	$(ENGINES)/bin/python $(INSTALL) --upgrade pip
+	$(ENGINES)/bin/python $(INSTALL) --editable ".[dev]" "ray>=2.40" "pyspark>=4" torch torchvision ultralytics
 	touch $@
 
 # Apart: Datumaro asks for pandas 2, and for another Arrow than Beam.
 $(DATUMARO)/installed: setup.py tfrecorder/version.py
 	$(PYTHON) -m venv $(DATUMARO)
-	$(DATUMARO)/bin/python -m pip install --quiet --upgrade pip
-	$(DATUMARO)/bin/python -m pip install --quiet --editable ".[coco,datumaro]" hypothesis psutil pytest
+	$(DATUMARO)/bin/python $(INSTALL) --upgrade pip
+	$(DATUMARO)/bin/python $(INSTALL) --editable ".[coco,datumaro]" hypothesis psutil pytest
 	touch $@
 
 # Apart: the Model Garden asks for an earlier TensorFlow.
 $(INTEROP)/installed: setup.py tfrecorder/version.py
 	$(PYTHON) -m venv $(INTEROP)
-	$(INTEROP)/bin/python -m pip install --quiet --upgrade pip
-	$(INTEROP)/bin/python -m pip install --quiet --editable ".[beam,tensorflow]" tensorflow-datasets grain \
+	$(INTEROP)/bin/python $(INSTALL) --upgrade pip
+	$(INTEROP)/bin/python $(INSTALL) --editable ".[beam,tensorflow]" tensorflow-datasets grain \
 	  datasets tfrecord nvidia-dali-cuda120 tf-models-official \
 	  hypothesis psutil pytest pytest-xdist pyyaml
 	touch $@
 
 $(VENV)/installed-docs: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	$(BIN)/python $(INSTALL) --editable ".[docs]"
 	touch $@
 
 clean:

@@ -149,7 +149,7 @@ def try_out(version: str, python: Path, wheel: Path, folder: Path) -> None:
     path = f"{venv / 'bin'}{os.pathsep}{os.environ['PATH']}"
     for extra, commands in STEPS.items():
         pip = (venv / "bin/python", "-m", "pip")
-        run(*pip, "install", "--quiet", f"{wheel}{extra}", cwd=folder)
+        run(*pip, "install", "--quiet", "--no-compile", f"{wheel}{extra}", cwd=folder)
         run(*pip, "check", cwd=folder)
         for name, *arguments in commands:
             program = venv / "bin" / name
