@@ -52,6 +52,7 @@ ON_BEAM = (
     "conversion/test_update.py",
     "options/test_marked_options.py",
     "reading/test_predecessor.py",
+    "storage/test_web_images.py",
 )
 
 
