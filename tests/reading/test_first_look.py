@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 from helpers.foreign_cases import DATA, EDGES, OBJECT, both, write
+from support import slow_cases
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, OptionError
@@ -86,7 +87,7 @@ MISFITS = {
 }
 
 
-@pytest.mark.parametrize("name", MISFITS)
+@pytest.mark.parametrize("name", ["boxes", "a label", *slow_cases(*[*MISFITS][2:])])
 def test_a_record_that_does_not_fit_is_named_by_every_reader(name: str, tmp_path: Path) -> None:
     records, words, remedy = MISFITS[name]
     path = write(tmp_path / "train.tfrecord", records)

@@ -218,7 +218,7 @@ def test_evaluation_reads_every_record_once(out: str, launched: Callable[..., No
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 5])
-@pytest.mark.parametrize("batch_size", [1, 2, 4, 7])
+@pytest.mark.parametrize("batch_size", [1, 4, *slow_cases(2, 7)])
 def test_all_ranks_have_equally_many_batches_and_none_is_empty(
     out: str, world: int, batch_size: int
 ) -> None:
@@ -301,7 +301,7 @@ def test_an_epoch_without_a_step_is_refused(out: str, more: dict[str, Any], word
 
 
 @pytest.mark.parametrize("batch_size", [5, *slow_cases(2, 4, 11, 12)])
-@pytest.mark.parametrize("chosen", [{}, {"shuffle": "exact", "seed": 3}])
+@pytest.mark.parametrize("chosen", [{}, *slow_cases({"shuffle": "exact", "seed": 3})])
 @pytest.mark.parametrize("drop", [False, True])
 def test_load_gives_every_rank_equally_many_batches(
     out: str, batch_size: int, chosen: dict[str, Any], drop: bool
