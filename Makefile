@@ -1,11 +1,11 @@
 # Everything on a fresh machine with only Python (3.10 to 3.13) and make:
 #
 #   make demo         own virtual environment, install, convert the bundled photographs, read them
-#   make test         the test suite, without its slow tests: 5 minutes
+#   make test         the test suite, without its slow tests: 3 minutes
 #
 # and to work on it:
 #
-#   make test-slow    the tests that `make test` leaves out: 35 minutes
+#   make test-slow    the tests that `make test` leaves out: some 25 minutes
 #   make lint         style, types, spelling, and which file may import which
 #   make format       let ruff format the code
 #   make docs         the site in site/
