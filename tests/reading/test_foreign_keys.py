@@ -224,4 +224,4 @@ def test_preview_counts_images_that_do_not_decode(tmp_path: Path) -> None:
     write(tmp_path / "train.tfrecord", records)
     found = tfrecorder.preview(tmp_path, progress=False)
     assert (found.undecodable, found.near_constant) == (5, 0)
-    assert "5 of 5 records looked at have no image that Pillow decodes." in str(found)
+    assert "5 of 5 records looked at have no image that Pillow decodes" in str(found)
