@@ -167,13 +167,11 @@ def test_images_that_all_look_alike_give_one_warning() -> None:
         names.append(saved(ImageChops.add(turned, grain), f"digits/{number}.jpg", quality=90))
     Path("digits/again.jpg").write_bytes(Path("digits/7.jpg").read_bytes())
     frame = pd.DataFrame({"split": "TRAIN", "image_uri": [*names, "digits/again.jpg"]})
-    result = tfrecorder.convert(frame, "out", **QUIET)
-    assert "near copies: the images look so much alike that" in str(result)
-    assert result.too_alike
-    assert result.copies == 1
+    tfrecorder.convert(frame, "out", **QUIET)
     with pytest.warns(UserWarning, match="look so much alike"):
         found = tfrecorder.duplicates("out", progress=False)
     assert sorted(found["image_uri"]) == ["digits/7.jpg", "digits/again.jpg"]
+    assert found.attrs["copies"] == {"exact": 1, "near": None, "scene": None}
 
 
 def test_images_that_nobody_decoded_are_said_wherever_copies_are_counted() -> None:
@@ -230,7 +228,6 @@ def test_near_copies_of_what_is_stored_anew_are_found_unasked(suffix: str) -> No
     frame = variants("photos", PHOTOS[3:27:8], suffix)
     result = tfrecorder.convert(frame, "out", **QUIET)
     assert (result.unseen, tfrecorder.info("out").unseen) == (0, 0)
-    assert result.copies == 3
     found = tfrecorder.duplicates("out", progress=False)
     assert found["group"].nunique() == 3
     assert {name for name in frame["image_uri"] if "cut" not in name} <= {*found["image_uri"]}
@@ -273,10 +270,53 @@ def test_a_preview_shows_near_copies_side_by_side_and_names_the_leak() -> None:
         f"photos/{number}-half.jpg" for number in range(3)
     ]
     assert "Near copies" in page
-    assert "3 images have near copies" in page
+    near = tfrecorder.duplicates("out", progress=False)["group"].duplicated().sum()
+    assert f"Copies: 0 exact (same bytes), {near} near (same picture), 0 of the same scene" in page
     others = frame[frame["image_uri"].str.contains("whole")]
     tfrecorder.convert(others, "others", **QUIET)
     assert "near copies of" not in tfrecorder.preview("others", progress=False).page
+
+
+def test_what_counts_copies_gives_the_same_numbers(tmp_path: Path) -> None:
+    images = [Image.open(photo).convert("RGB") for photo in PHOTOS[3:35:8]]
+    names = [saved(image, f"{number}.jpg", quality=90) for number, image in enumerate(images)]
+    for name in ("same.jpg", "third.jpg"):
+        names.append(str(shutil.copy("0.jpg", name)))
+    half = images[1].resize((images[1].width // 2, images[1].height // 2))
+    names += [saved(half, "half.jpg"), saved(images[1], "low.jpg", quality=50)]
+    names += [saved(images[2], "other.webp"), str(shutil.copy("half.jpg", "again.jpg"))]
+    for left in (20, 60, 100):
+        scene = images[3].copy()
+        ImageDraw.Draw(scene).ellipse((left, 40, left + 40, 80), "red")
+        names.append(saved(scene, f"{left}.jpg", quality=90))
+    frame = pd.DataFrame({"image_uri": names, "split": ["TRAIN"] * 8 + ["TEST"] * 5})
+    counts = {"exact": 3, "near": 3, "scene": 3}
+    words = "3 exact (same bytes), 3 near (same picture), 3 of the same scene"
+
+    report = tfrecorder.validate(frame, check_images=True, progress=False)
+    assert report.attrs["copies"] == counts
+    assert f"copies: {words}" in str(report)
+    rows = report.groupby("code")["row"].count()
+    assert rows["exact_copy"] + rows["exact_leakage"] == counts["exact"]
+    assert rows["near_copy"] + rows["near_leakage"] == counts["near"]
+    exact = report[report["code"] == "exact_leakage"]["message"].tolist()
+    assert exact == ["'again.jpg' in TEST has the bytes of 'half.jpg' in TRAIN"]
+
+    result = tfrecorder.convert(frame, "out", **QUIET)
+    info = tfrecorder.info("out")
+    assert (result.copies.exact, info.copies.exact) == (3, 3)
+    for said in (result, info):
+        assert "3 exact (same bytes); `tfrecorder duplicates out` compares pictures" in str(said)
+    preview = tfrecorder.preview("out", progress=False)
+    assert preview.as_dict()["copies"] == counts
+    assert f"Copies: {words}" in preview.page
+    found = tfrecorder.duplicates("out", progress=False)
+    assert found.attrs["copies"] == counts
+    assert found["group"].duplicated().sum() == 6  # those to remove: no scene
+    assert words in invoke("duplicates", "out").stderr
+    tfrecorder.convert(frame[:6], "part", **QUIET)
+    rest = tfrecorder.validate(frame, check_images=True, against="part", progress=False)
+    assert rest.attrs["copies"] == {"exact": 1, "near": 3, "scene": 3}
 
 
 def test_validate_finds_near_copies_among_the_files() -> None:
@@ -378,19 +418,6 @@ def test_the_shell_prints_the_table() -> None:
     )
 
 
-def test_the_result_of_a_conversion_counts_near_copies() -> None:
-    frame = variants("photos", PHOTOS[3:27:8])
-    result = tfrecorder.convert(frame[:8], "out", **QUIET)
-    assert (result.copies, result.leaks) == (2, 2)
-    words = (
-        "copies: 6 records likely show only 2 images, 2 of them in several splits; "
-        "`tfrecorder duplicates out`"
-    )
-    assert words in str(result)
-    result = tfrecorder.append(frame, "out", **QUIET)
-    assert (result.copies, result.leaks) == (1, 1)  # those of its own rows alone
-
-
 @pytest.mark.parametrize("suffix", ["jpg", "png"])
 def test_the_result_counts_images_that_are_the_same_under_other_names(suffix: str) -> None:
     uris = [saved(Image.open(photo), f"{at}.{suffix}") for at, photo in enumerate(PHOTOS[:3])]
@@ -398,24 +425,25 @@ def test_the_result_counts_images_that_are_the_same_under_other_names(suffix: st
         Path(f"{name}.{suffix}").write_bytes(Path(uris[0]).read_bytes())
     frame = pd.DataFrame({"image_uri": [*uris, f"again.{suffix}"], "split": "TRAIN"})
     result = tfrecorder.convert(frame, "out", **QUIET)
-    assert (result.copies, result.leaks) == (1, 0)
-    words = "copies: 2 records likely show only 1 image, 0 of them in several splits"
+    assert (result.copies.exact, result.leaks) == (1, 0)
+    words = "copies: 1 exact (same bytes); `tfrecorder duplicates out` compares pictures"
     assert words in str(result)
     third = pd.DataFrame({"image_uri": [f"third.{suffix}"], "split": "TEST"})
     result = tfrecorder.append(third, "out", **QUIET)
-    assert (result.copies, result.leaks) == (1, 1)
+    assert (result.copies.exact, result.leaks) == (1, 1)  # those of its own rows alone
+    assert "leakage: 1 image has the same bytes in several splits" in str(result)
+    assert tfrecorder.info("out").copies.exact == 2
 
 
-def test_images_whose_bytes_nobody_knows_are_no_copies_of_each_other() -> None:
-    frame = variants("photos", PHOTOS[3:27:8])
-    wholes = frame[frame["image_uri"].str.contains("whole")]
-    tfrecorder.convert(wholes.assign(split=["TRAIN", "TEST", "TEST"]), "out", **QUIET)
-    for path in (*Path("out/_tfrecorder/tables").iterdir(), *wholes["image_uri"]):
+def test_copies_are_not_counted_where_nobody_knows_the_bytes() -> None:
+    names = [saved(Image.open(PHOTOS[0]), name) for name in ("a.bmp", "b.bmp")]
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": names})
+    assert tfrecorder.convert(frame, "out", **QUIET).copies.exact == 1
+    for path in (*Path("out/_tfrecorder/tables").iterdir(), *names):
         Path(path).unlink()
     tfrecorder.repair("out", progress=False)
-    half = frame[frame["image_uri"].str.contains("0-half")].assign(split="TRAIN")
-    result = tfrecorder.append(half, "out", duplicates="keep", **QUIET)
-    assert (result.copies, result.leaks) == (1, 0)
+    assert "copies: not counted; `tfrecorder duplicates out`" in str(tfrecorder.info("out"))
+    assert tfrecorder.duplicates("out", progress=False).attrs["copies"]["exact"] == 1
 
 
 def test_copies_have_the_columns_of_a_dataset_but_for_those_of_their_own() -> None:
@@ -431,19 +459,6 @@ def test_copies_have_the_columns_of_a_dataset_but_for_those_of_their_own() -> No
     found = tfrecorder.duplicates("out", progress=False)
     assert [*found] == ["group", "split", "image_uri", "age", "row", "distance"]
     assert set(found["group"]) == {0}
-
-
-@pytest.mark.slow
-def test_an_append_counts_the_near_copies_of_its_rows_in_what_is_there() -> None:
-    frame = variants("photos", PHOTOS[3:27:8])
-    wholes = frame["image_uri"].str.contains("whole")
-    tfrecorder.convert(frame[wholes], "out", **QUIET)
-    result = tfrecorder.append(
-        frame[frame["image_uri"].str.contains("0-half|1-low")], "out", **QUIET
-    )
-    assert (result.copies, result.leaks) == (2, 1)
-    other = frame[:1].assign(image_uri=str(PHOTOS[40]))
-    assert tfrecorder.append(other, "out", **QUIET).copies == 0
 
 
 def test_validate_finds_near_copies_of_what_is_there() -> None:
@@ -535,7 +550,6 @@ def test_an_append_puts_near_copies_into_the_split_of_those_that_are_there() -> 
     assert "3 rows are near copies of images that are there: row 0, 'photos/0-half.jpg'" in str(dry)
     with pytest.warns(UserWarning, match="3 rows are near copies of images that are there"):
         result = tfrecorder.append(halves, "out", **QUIET)
-    assert (result.copies, result.leaks) == (3, None)
     assert "3 rows are near copies" in str(result)
     with pytest.raises(tfrecorder.errors.OptionError, match="an update moves no row by itself"):
         tfrecorder.update(halves, "out", group_copies=True, **QUIET)

@@ -240,7 +240,7 @@ def _cells(table: pd.DataFrame) -> list[list[str]]:
 @click.command(
     help="""Print the images in DIRECTORY that occur more than once, as CSV.
 
-    Also near copies: resized, encoded again, or cut by up to 3 % at the borders. Only images that
+    Exact copies (same bytes) and near ones: resized, encoded again, cut a little. Only images that
     may be copies are read. Copies of one image have the same group. Their distance is the number of
     bits, of 63, in which they look different from the first of the group.""",
     epilog="Example: tfrecorder duplicates out",
@@ -249,9 +249,12 @@ def _cells(table: pd.DataFrame) -> list[list[str]]:
 @at_option
 @option_of("progress")
 def duplicates(directory: str, **options: Any) -> None:
+    from tfrecorder.images.near_copies import Copies
     from tfrecorder.inspection.duplicates import duplicates as run
 
-    click.echo(csv_of(run(directory, **options)), nl=False)
+    found = run(directory, **options)
+    click.echo(csv_of(found), nl=False)
+    click.echo(f"copies: {Copies(**found.attrs['copies']).words()}", err=True)
 
 
 @click.command(

@@ -101,7 +101,8 @@ def known_images(stored: StoredDataset) -> KnownImages:
             for record in read_numbered(stored, str(split), rows["number"]):
                 yield picture_of(image_of(record.features, stored))
 
-    return KnownImages(looks[[*Fingerprint._fields, "split", "row"]], looks["uri"], read)
+    known = looks[[*Fingerprint._fields, "content", "split", "row"]]
+    return KnownImages(known, looks["uri"], read)
 
 
 def pass_over_known(

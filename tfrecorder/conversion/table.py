@@ -144,8 +144,11 @@ class CopySearch:
         self.say("looking for near copies")
         with before_the_launch():
             known = None if self.stored is None else known_images(self.stored)
-            seen = look_at_files(self.table, checked, self.options, lambda count: None, known)
-        findings = tuple(of for of in seen.findings if not of.is_error and of.code != "near_copy")
+            seen, _ = look_at_files(self.table, checked, self.options, lambda count: None, known)
+        of_one_split = ("exact_copy", "near_copy")
+        findings = tuple(
+            of for of in seen.findings if not of.is_error and of.code not in of_one_split
+        )
         return dataclasses.replace(seen, findings=findings)
 
 

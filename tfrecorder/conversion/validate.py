@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tfrecorder import storage
@@ -24,7 +25,7 @@ from tfrecorder.reading.open import open_dataset
 from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
-from tfrecorder.validation.report import ValidationReport
+from tfrecorder.validation.report import ValidationReport, shown_rows
 from tfrecorder.validation.rules import Checked, check_source
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def validate(
         for what is good to know and never an error), code, row (from 0; missing if it is about the
         whole table), column, value, message, remedy, other_row (for a repeated image, the row that
         it conflicts with).  It is empty if no problem was found.  Printed, or in a notebook, it
-        shows the problems in groups.
+        shows the problems in groups.  With `check_images` a notebook has thumbnails of these rows,
+        and `attrs["copies"]` counts copies, as for `tfrecorder.duplicates`.
 
     Raises:
         OptionError: an option's value is wrong.
@@ -97,15 +99,21 @@ def validate(
             except DatasetError as error:
                 notes += (f"near copies of what is there: not looked for; {error}",)
         if check_images:
-            from tfrecorder.validation.images import look_at_files
+            from tfrecorder.validation.images import look_at_files, thumbnails
 
             with record_bar(is_shown(chosen.progress), " images") as stage:
                 advance = stage("checking", len(checked.frame))
-                checked = look_at_files(table, checked, chosen, advance, known)
+                checked, copies = look_at_files(table, checked, chosen, advance, known)
+            if copies is not None:
+                notes += (f"copies: {copies.words()}",)
         elif checked.files:
             opens = spelled("check_images", True)
             notes += (f"images: not opened; {opens} opens and checks each",)
-        return checked.report(table, chosen.warnings, notes)
+        report = checked.report(table, chosen.warnings, notes)
+        if check_images:
+            report.attrs["copies"] = copies and asdict(copies)
+            report.thumbnails = thumbnails(table, checked, shown_rows(report))
+        return report
 
 
 def _beside(appending: Append, say: Say) -> tuple[Source, Checked, tuple[str, ...]]:

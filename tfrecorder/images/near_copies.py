@@ -1,8 +1,10 @@
-"""Which of many images are near copies: by what they look like, then by their pixels.
+"""Which of many images are copies: by their bytes, by what they look like, then by their pixels.
 
 Each image has a hash of its look, and all close pairs of a million hashes are found in less than a
-minute.  The two images of a pair are then compared pixel by pixel, also if one of them lost up to
-3 % at its borders.
+minute.  The two images of a pair are then compared pixel by pixel, also if one of them lost a
+little at its borders.
+
+Three words mean the same wherever copies are counted (`Copies`): exact, near, same scene.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,14 +24,12 @@ from PIL import Image
 
 from tfrecorder.core.arrays import Pixels
 from tfrecorder.core.option import spelled
+from tfrecorder.display.messages import command
 from tfrecorder.display.tables import counted
 from tfrecorder.images.fingerprint import WAVES, gray_of
 
-#: The most bits in which copies differ: 1 of 100 that lost 3 % at two sides has more.
-MOST_BITS = 12
-
-#: In at most so many bits copies differ that were resized or encoded again, and hardly any others.
-SURE_BITS = 4
+#: The most bits in which copies may differ; among many images chance allows fewer.
+MOST_BITS = 16
 
 #: Images that look alike by chance may make up this share of those that are compared by their
 #: pixels.
@@ -41,15 +43,18 @@ _SAMPLE = 200_000
 #: The bits in groups of equal size, the lowest frequencies first: those differ least.  Two hashes
 #: are compared if all bits of some of the groups agree: so many, by the number of hashes.
 _GROUPS = 9
-_AGREE = {2: 2**16, 3: 2**63}
+_AGREE = {1: 2**12, 2: 2**16, 3: 2**63}
 
 #: Of hashes that agree in a choice of groups, each is compared with so many after it.
 _NEIGHBOURS = 64
 
+#: So many images of one hash are compared with all that have a close one.
+_OF_ONE_HASH = 4
+
 #: How far the mean of the grey levels may differ between copies, and how many times larger one
 #: deviation may be, in hundredths of a level.  Below the least deviation there is nothing to see.
 _MEANS = 1000
-_DEVIATIONS = 1.3
+_DEVIATIONS = 1.6
 _LEAST = 100
 
 #: If the pairs that may be copies have more images than this, or this share of all, some are
@@ -62,45 +67,116 @@ _SOME = 200
 Read = Callable[[Sequence[int]], Iterable[Pixels | None]]
 
 
-def near_pairs(
+def content_of(size: Any, crc32c: Any) -> Any:
+    """A number that is the same for the same bytes, by their size and CRC32C; below 0 for -1."""
+    return size * 2**32 + crc32c  # no image in a record has 2**31 bytes
+
+
+@dataclass(frozen=True)
+class Copies:
+    """How many records are copies of earlier ones.
+
+    Without those that are exact and near, each picture would be in one record.
+
+    Attributes:
+        exact: with the same bytes as an earlier one; None if not counted.
+        near: the same picture: resized, encoded again, cut a little.  None if pixels were not
+            compared, or cannot tell copies from others.
+        scene: alike, but not the same picture, such as frames of a film; None as for `near`.
+    """
+
+    exact: int | None
+    near: int | None = None
+    scene: int | None = None
+
+    def words(self, directory: str = "") -> str:
+        """The counts in words.
+
+        Args:
+            directory: of a dataset whose copies `duplicates` finds; "" if that was done.
+
+        >>> Copies(2, 1, 4).words()
+        '2 exact (same bytes), 1 near (same picture), 4 of the same scene (alike, not the same)'
+        """
+        if directory:
+            return f"{self.words()}; `{command('duplicates', directory)}` compares pictures"
+        if self.exact is None:
+            return "not counted"
+        words = f"{self.exact:,} exact (same bytes)"
+        if self.near is not None:
+            words += f", {self.near:,} near (same picture)"
+            words += f", {self.scene:,} of the same scene (alike, not the same)"
+        return words
+
+
+NOT_COUNTED = Copies(None)
+
+
+def find_copies(
     looks: pd.DataFrame,
     read: Read,
     deadline: float = math.inf,
-    since: int | None = None,
-) -> np.ndarray | None:
-    """The pairs of images that are near copies.
+) -> tuple[pd.DataFrame, Copies]:
+    """The images that are copies of each other, in groups, and how many that are.
 
     Args:
-        looks: `Fingerprint` of each image, by its place.
+        looks: `Fingerprint` of each image, by its place, and its `content`, which is the same for
+            the same bytes, and missing if nobody knows them.  Those below 0 are not counted, nor
+            compared with each other.
         read: reads those that may be copies, in the order of their places, by `picture_of`.
         deadline: by the monotonic clock; what is not compared then has no copies.
-        since: only the images from this place on are compared, with all.
 
     Returns:
-        int64 of [pairs, 2]: the places of each pair, ascending; None if all images look so much
-        alike that copies cannot be told from others.
+        What `groups_of` gives, with `same`: the first image with the same bytes.  If all images
+        look alike, only those with the same bytes are in it.
+    """
+    places = looks.index.to_series()
+    same = places.groupby(looks["content"]).transform("min").fillna(places).astype(np.int64)
+    pairs = np.stack([same, places], 1)[same < places]
+    alike = _near_pairs(looks[same == places], read, deadline)
+    near, scenes = alike or (pairs[:0], pairs[:0])
+    pairs = np.concatenate([pairs, near])
+    groups = groups_of(pairs, looks).join(same.rename("same"))
+    exact = _later(same)
+    if alike is None:
+        return groups, Copies(exact)
+    pictures = _later(groups["first"])
+    in_scenes = _later(groups_of(np.concatenate([pairs, scenes]), looks)["first"])
+    return groups, Copies(exact, pictures - exact, in_scenes - pictures)
+
+
+def _later(first: pd.Series) -> int:
+    """How many images from place 0 on have an earlier first one."""
+    return int(((first < first.index) & (first.index >= 0)).sum())
+
+
+def _near_pairs(
+    looks: pd.DataFrame,
+    read: Read,
+    deadline: float,
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The pairs of images that are near copies, and those of one scene.
+
+    Args:
+        looks, read, deadline: as for `find_copies`.
+
+    Returns:
+        Two of int64 of [pairs, 2]: the places of each pair, ascending; None if all images look so
+        much alike that copies cannot be told from others.
     """
     pairs = _candidates(looks, deadline)
     if pairs is None:
         return None
-    if since is not None:
-        pairs = pairs[pairs[:, 1] >= since]
+    pairs = pairs[pairs[:, 1] >= 0]
     if len(np.unique(pairs)) > max(_MANY, _SHARE * len(looks)):
         some = pairs[np.random.RandomState(0).permutation(len(pairs))[:_SOME]]
-        if 2 * len(_alike(some, read, deadline)) < len(some) and time.monotonic() < deadline:
+        near, _ = _alike(some, read, deadline)
+        if 2 * len(near) < len(some) and time.monotonic() < deadline:
             return None
     return _alike(pairs, read, deadline)
 
 
-def likely_pairs(looks: pd.DataFrame) -> np.ndarray | None:
-    """The pairs of images that are near copies by their hashes alone, as `near_pairs` gives them.
-
-    Those that were cut are not among them.
-    """
-    return _candidates(looks, math.inf, SURE_BITS)
-
-
-#: What is said where `near_pairs` and `likely_pairs` find that all images may be copies.
+#: What is said where all images may be copies.
 TOO_ALIKE = "the images look so much alike that near copies cannot be told from others"
 
 
@@ -116,7 +192,7 @@ def groups_of(pairs: np.ndarray, looks: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         pairs: places of images.
-        looks: as for `near_pairs`.
+        looks: as for `find_copies`.
 
     Returns:
         By the place of each image: `group` from 0; `first`, the place of the first of the group;
@@ -189,10 +265,10 @@ def close_pairs(
     bits: int,
     deadline: float = math.inf,
 ) -> np.ndarray:
-    """The pairs of hashes that differ in few bits; beyond `SURE_BITS` nearly all of them.
+    """Nearly all pairs of hashes that differ in few bits.
 
     Args:
-        hashes: different ones, uint64.
+        hashes: uint64.
         bits: the most that may differ.
         deadline: by the monotonic clock; the search ends then.
 
@@ -200,16 +276,10 @@ def close_pairs(
         int64 of [pairs, 2]: the places of each pair, ascending.
     """
     groups = _groups_of(hashes)
-    if bits <= SURE_BITS:  # then five groups agree, and three of these are in one of two parts
-        agree = 3
-        parts = [groups[:4], groups[4:]]
-    else:
-        agree = next(a for a, most in _AGREE.items() if len(hashes) <= most)
-        parts = [groups]
-    choices = [itertools.combinations(part, agree) for part in parts]
+    agree = next(a for a, most in _AGREE.items() if len(hashes) <= most)
     size = (WAVES**2 - 1) // _GROUPS
     pairs = [np.empty(0, np.int64)]
-    for chosen in itertools.chain(*choices):
+    for chosen in itertools.combinations(groups, agree):
         if time.monotonic() > deadline:
             break
         key = np.zeros(len(hashes), np.uint32)
@@ -247,44 +317,39 @@ def _groups_of(hashes: np.ndarray) -> list[np.ndarray]:
     return groups
 
 
-def _candidates(
-    looks: pd.DataFrame,
-    deadline: float,
-    bits: int = MOST_BITS,
-) -> np.ndarray | None:
+def _candidates(looks: pd.DataFrame, deadline: float) -> np.ndarray | None:
     """Pairs of images that may be copies, as far as their looks say; None if all may."""
     looks = looks[looks["hash"].notna()]
-    looks = looks[looks["deviation"] >= _LEAST]
-    hashes, at = np.unique(looks["hash"].to_numpy(np.uint64), return_inverse=True)
-    if (most := most_bits(hashes)) < 0:
+    looks = looks[looks["deviation"] >= _LEAST].sort_values(["hash", "mean", "deviation"])
+    hashes = looks["hash"].to_numpy(np.uint64)
+    if (most := most_bits(np.unique(hashes))) < 0:
         return None
-    # The first image of each hash stands for the others, which are compared with it.
-    first = np.full(len(hashes), len(at))
-    np.minimum.at(first, at, np.arange(len(at)))
-    others = np.flatnonzero(first[at] != np.arange(len(at)))
-    pairs = first[close_pairs(hashes, min(most, bits), deadline)]
-    pairs = np.concatenate([np.stack([first[at[others]], others], 1), pairs])
-    means, deviations = (looks[name].to_numpy(float)[pairs] for name in ("mean", "deviation"))
+    # Of many images with one hash a few are compared with others, the rest with the one before it.
+    before = looks.groupby("hash").cumcount().to_numpy()
+    few = np.flatnonzero(before < _OF_ONE_HASH)
+    rest = np.flatnonzero(before >= _OF_ONE_HASH)
+    close = few[close_pairs(hashes[few], most, deadline)]
+    every = np.concatenate([close, np.stack([rest - 1, rest], 1)])
+    means, deviations = (looks[name].to_numpy(float)[every] for name in ("mean", "deviation"))
     alike = np.abs(means[:, 0] - means[:, 1]) <= _MEANS
     alike &= deviations.max(1) <= _DEVIATIONS * deviations.min(1)
-    return np.sort(looks.index.to_numpy()[pairs[alike]], axis=1)
+    return np.sort(looks.index.to_numpy()[every[alike]], axis=1)
 
 
 def _alike(
     pairs: np.ndarray,
     read: Read,
     deadline: float,
-) -> np.ndarray:
-    """Those of some pairs whose pictures are alike."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Those of some pairs that are copies by their pictures, and those of one scene."""
     places = np.unique(pairs).tolist()
     read_all = zip(places, read(places), strict=True)
     pictures = {place: picture for place, picture in read_all if picture is not None}
-
-    def is_alike(one: int, other: int) -> bool:
-        in_time = one in pictures and other in pictures and time.monotonic() < deadline
-        return in_time and is_copy(pictures[one], pictures[other])
-
-    return pairs[np.array([is_alike(*pair) for pair in pairs.tolist()], bool)]
+    likeness = np.zeros(len(pairs), np.int8)
+    for at, (one, other) in enumerate(pairs.tolist()):
+        if one in pictures and other in pictures and time.monotonic() < deadline:
+            likeness[at] = likeness_of(pictures[one], pictures[other])
+    return pairs[likeness == NEAR], pairs[likeness == SCENE]
 
 
 #: Two images at least this much alike are copies.  Of photographs, copies of half the size or of
@@ -293,8 +358,7 @@ ALIKE = 0.96
 
 #: Two alike pictures show one scene with other things in it if a part of 24 x 24 differs by more
 #: grey levels than copies do: by how much depends on the share of all squared differences that a
-#: twentieth of the parts holds.  So it is for 1,428 pairs of a photograph with other shapes on it,
-#: for none of 780 copies: encoded again, of half to twice the size, cut by up to 3 %.
+#: twentieth of the parts holds.  `benchmarks/copies.py` measures what that finds.
 _LEVELS = ((0.9, 8), (0.7, 25), (0, 45))
 _PLACES = 29
 
@@ -303,7 +367,20 @@ _SIDE = 96
 _COMPARED = 24
 
 #: What is left after a cut, along a side.
-_PARTS = ((0, 1), (0.015, 0.985), (0.03, 0.97), (0, 0.97), (0.03, 1))
+_PARTS = (
+    (0, 1),
+    (0.015, 0.985),
+    (0.03, 0.97),
+    (0.05, 0.95),
+    (0, 0.97),
+    (0.03, 1),
+    (0, 0.95),
+    (0.05, 1),
+)
+
+#: What two pictures are to each other.
+NEAR = 1
+SCENE = 2
 
 
 def picture_of(data: bytes) -> np.ndarray | None:
@@ -315,10 +392,12 @@ def picture_of(data: bytes) -> np.ndarray | None:
     return np.asarray(small)
 
 
-def is_copy(one: Pixels, other: Pixels) -> bool:
-    """Whether a picture is the other one, resized, encoded again or cut, by `picture_of` of both.
+def likeness_of(one: Pixels, other: Pixels) -> int:
+    """What two pictures are to each other, by `picture_of` of both.
 
-    It is not if both show one scene with something else in it.
+    Returns:
+        NEAR if one is the other, resized, encoded again or cut; SCENE if both show one scene with
+        something else in it; 0 for others.
     """
     parts = _parts_of(one)
     others = _parts_of(other)
@@ -329,12 +408,12 @@ def is_copy(one: Pixels, other: Pixels) -> bool:
     else:
         apart = parts[0] - others[by_other.argmax()]
     if max(by_one.max(), by_other.max()) < ALIKE:
-        return False
+        return 0
     levels = np.abs(apart).max() * _COMPARED * min(one.std(), other.std())
     squares = np.sort(apart**2)
     share = squares[-_PLACES:].sum() / (squares.sum() + 1e-12)
     most = next(levels for least, levels in _LEVELS if share >= least)
-    return bool(levels <= most)
+    return NEAR if levels <= most else SCENE
 
 
 def _parts_of(picture: np.ndarray) -> np.ndarray:

@@ -3,10 +3,9 @@
 Near copies are resized, encoded again or cut at the borders.  What the tables of shards know of
 each image names the pairs that may be copies; the images of these alone are read and compared.
 
-Copies byte for byte are found in two passes, so that a million records take seconds rather than
-hours.  The first reads only the head of each record: images whose lengths or first bytes differ are
-not the same.  The second reads the remaining records whole and compares the hash of the image's
-content.
+Exact copies are found in two passes, so that a million records take seconds rather than hours.  The
+first finds those that may be: by what the tables know of their bytes, or where they do not, by the
+head of each record.  The second reads these whole and compares the hash of the image's content.
 """
 
 from __future__ import annotations
@@ -15,25 +14,27 @@ import hashlib
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from tfrecorder.core.arrays import Pixels
 from tfrecorder.display.bars import Advance, Stage, is_shown, record_bar
 from tfrecorder.display.messages import command, warn
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.example import find_value
 from tfrecorder.format.layout import SourceOf, source_of
 from tfrecorder.format.tfrecord import HEADER_BYTES
-from tfrecorder.images.fingerprint import Fingerprint
 from tfrecorder.images.near_copies import (
+    NOT_COUNTED,
     TOO_ALIKE,
-    groups_of,
-    near_pairs,
+    Copies,
+    content_of,
+    find_copies,
     picture_of,
     unseen_in_words,
 )
@@ -71,11 +72,13 @@ class NearCopies:
     Attributes:
         copies: a row for each, by group: `split`, `number`, `row`, what `groups_of` gives, and
             `content`, which is the same for images with the same bytes.
+        counts: how many that are.
         notes: what was not compared, in words.
         damaged: what is wrong with records that had to be read, in words.
     """
 
     copies: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=_COPIES))
+    counts: Copies = NOT_COUNTED
     notes: Sequence[str] = ()
     damaged: Sequence[str] = ()
 
@@ -151,15 +154,22 @@ class Duplicates:
             these the ones with different labels first, then the largest.
         compared: the number of records, by split, that were all compared with each other.
         records: the number of records in the dataset.
+        digests: of the images that were read, by their places.
     """
 
     groups: tuple[SameImage, ...]
     compared: dict[str, int]
     records: int
+    digests: dict[Place, bytes]
 
     @property
     def complete(self) -> bool:
         return sum(self.compared.values()) == self.records
+
+    @property
+    def counts(self) -> Copies:
+        """How many records are exact copies."""
+        return Copies(sum(group.records - 1 for group in self.groups))
 
     @property
     def leaks(self) -> tuple[SameImage, ...]:
@@ -186,9 +196,9 @@ def duplicates(
 ) -> pd.DataFrame:
     """The images that occur more than once in a dataset, byte for byte or nearly.
 
-    A near copy was resized, encoded again, or lost up to 3 % at its borders.  The conversion notes
-    what each image looks like; of PNG, and of JPEG with `check="header"`, it does so with
-    `fingerprints=True`.  Only images that may be copies are read.
+    A near copy was resized, encoded again, or cut a little.  The conversion notes what each image
+    looks like; of PNG, and of JPEG with `check="header"`, it does so with `fingerprints=True`.
+    Only images that may be copies are read.
 
     Args:
         directory: a dataset written by this package.
@@ -200,7 +210,9 @@ def duplicates(
         `split`, `image_uri`, `label` and the other columns of the dataset, `row`, the number of its
         row in the source, and `distance`: in how many of 63 bits its looks differ from the first
         image of its group.  Columns of the dataset named `group` or `distance` are left out;
-        beside one named `row`, the number is in `source_row`.
+        beside one named `row`, the number is in `source_row`.  Its `attrs["copies"]` counts the
+        records that are exact and near copies of earlier ones, and those of the same scene, which
+        are not in the table.
         `tfrecorder.remove` takes some of these rows, and `tfrecorder.update` if you changed them.
 
     Raises:
@@ -211,8 +223,10 @@ def duplicates(
         >>> tfrecorder.remove("out", found[found["group"].duplicated()])  # doctest: +SKIP
     """
     stored = open_stored(directory, at)
+    looks = looks_of(stored)
     with record_bar(is_shown(progress)) as stage:
-        near = find_near_copies(stored, looks_of(stored), stage)
+        same = find_duplicates(stored, math.inf, stage, looks)
+        near = find_near_copies(stored, looks, same, stage)
     if near.damaged:
         raise DatasetError(near.damaged[0])
     for note in near.notes:
@@ -226,12 +240,15 @@ def duplicates(
     table = table.drop(columns=[name for name in OF_COPIES if name in table])
     numbers = {number_column(table.columns): copies["row"]}
     table.insert(0, "group", copies["group"])
-    return table.assign(**numbers, distance=copies["distance"]).sort_index()
+    table = table.assign(**numbers, distance=copies["distance"]).sort_index()
+    table.attrs["copies"] = asdict(near.counts)
+    return table
 
 
 def find_near_copies(
     stored: StoredDataset,
     looks: pd.DataFrame,
+    same: Duplicates,
     stage: Stage,
     seconds: float = math.inf,
 ) -> NearCopies:
@@ -240,64 +257,46 @@ def find_near_copies(
     Args:
         stored: the dataset.
         looks: of its images, as `looks_of` gives them.
+        same: those with the same bytes.
         stage: part of a progress bar.
         seconds: when they are up, the search ends with what it has found so far.
     """
     deadline = time.monotonic() + seconds
     damaged: dict[str, None] = {}
 
-    def images(places: Sequence[int]) -> Iterator[bytes]:
+    def pictures(places: Sequence[int]) -> Iterator[Pixels | None]:
         """Of these records; none of those that are damaged, or come too late."""
         advance = stage("comparing images", len(places))
         for split, rows in looks.loc[[*places]].groupby("split", sort=False):
             records = read_numbered(stored, str(split), rows["number"])
             for _ in range(len(rows)):
-                image = b""
+                picture = None
                 try:
                     if time.monotonic() < deadline:
-                        image = image_of(next(records).features, stored)
+                        picture = picture_of(image_of(next(records).features, stored))
                 except DatasetError as error:
                     damaged[str(error)] = None
                 advance(1)
-                yield image
+                yield picture
 
-    same = _same_bytes(looks, images).reindex(looks.index)
-    looks = looks.assign(content=same.fillna(looks["place"]).astype(np.int64))
-    pairs = looks.loc[looks["content"] != looks["place"], ["content", "place"]].to_numpy(np.int64)
-    rest = looks[looks["content"] == looks["place"]]
-    near = near_pairs(rest, lambda places: map(picture_of, images(places)), deadline)
+    of_place = enumerate(zip(looks["split"], looks["number"], strict=True))
+    contents = [same.digests.get(key, place) for place, key in of_place]
+    looks = looks.assign(content=pd.factorize(np.array(contents, object))[0])
+    groups, counts = find_copies(looks, pictures, deadline)
     notes = []
-    if near is None:
+    if counts.near is None:
         notes.append(f"{TOO_ALIKE}; only copies byte for byte were looked for.")
     if unknown := int(looks["hash"].isna().sum()):
         notes.append(f"{unseen_in_words(unknown)}.")
     if time.monotonic() > deadline:
         notes.append("time was up before all were compared; give more seconds.")
-    groups = groups_of(pairs if near is None else np.concatenate([pairs, near]), looks)
     copies = looks[[*_COPIES]].join(groups, how="right")
-    return NearCopies(copies.reset_index(drop=True), notes, [*damaged])
-
-
-def _same_bytes(
-    looks: pd.DataFrame, images: Callable[[Sequence[int]], Iterable[bytes]]
-) -> pd.Series:
-    """For each image that has the same bytes as others the place of the first of these.
-
-    Args:
-        looks: as `looks_of` gives them; the images that may be the same follow from it.
-        images: reads those; b"" is unknown.
-    """
-    is_known = looks["bytes"].notna()
-    again = is_known & looks.duplicated(["bytes", "crc32c"], keep=False)
-    if not is_known.all():  # of a table that was made again, only the looks are known
-        again |= looks["hash"].notna() & looks.duplicated([*Fingerprint._fields], keep=False)
-    places = looks["place"][again]
-    digests = [hashlib.blake2b(image).digest() if image else None for image in images([*places])]
-    return places.groupby(pd.Series(digests, places.index, object)).transform("min").dropna()
+    return NearCopies(copies.reset_index(drop=True), counts, notes, [*damaged])
 
 
 def looks_of(stored: StoredDataset, named: bool = False) -> pd.DataFrame:
-    """What is known of the looks of all images: `SourceOf`, `row`, `split`, `number`, `place`.
+    """What is known of the looks of all images: `SourceOf`, `row`, `split`, `number`, `place`,
+    and `content`, by `content_of`.
 
     Args:
         named: also `uri`.
@@ -326,13 +325,15 @@ def looks_of(stored: StoredDataset, named: bool = False) -> pd.DataFrame:
     if not tables:
         raise DatasetError(f"{stored.directory} has no column of images.")
     looks = pd.concat(tables, ignore_index=True)
-    return looks.assign(place=np.arange(len(looks)))
+    content = content_of(looks["bytes"], looks["crc32c"])
+    return looks.assign(place=np.arange(len(looks)), content=content)
 
 
 def find_duplicates(
     stored: StoredDataset,
     seconds: float,
     stage: Stage,
+    looks: pd.DataFrame | None = None,
 ) -> Duplicates:
     """Search all records for images that occur more than once, until the time is up.
 
@@ -342,6 +343,7 @@ def find_duplicates(
         stored: the dataset.
         seconds: when they are up, the search ends with what it has compared so far.
         stage: part of a progress bar.
+        looks: of its images, as `looks_of` gives them; None if nobody noted them.
 
     Raises:
         DatasetError: a record that has to be read whole, or an index, is damaged.
@@ -349,11 +351,17 @@ def find_duplicates(
     started = time.monotonic()
     splits = sorted(stored.splits, key=lambda split: stored.records(split) or 0)
     records = sum(stored.records(split) or 0 for split in splits)
-    advance = stage("comparing", records)
-    keys = [_head_keys(stored, split, started + seconds / 2, advance) for split in splits]
-    compared = {split: len(of_split) for split, of_split in zip(splits, keys, strict=True)}
+    if looks is not None and looks["content"].notna().all():
+        again = looks[looks.duplicated("content", keep=False)]
+        compared = {split: stored.records(split) or 0 for split in splits}
+        candidates = [again["number"][again["split"] == split].to_numpy() for split in splits]
+    else:
+        advance = stage("comparing", records)
+        keys = [_head_keys(stored, split, started + seconds / 2, advance) for split in splits]
+        compared = {split: len(of_split) for split, of_split in zip(splits, keys, strict=True)}
+        candidates = _candidates(keys)
     by_content: dict[bytes, SameImage] = {}
-    candidates = _candidates(keys)
+    digests: dict[Place, bytes] = {}
     advance = stage("comparing similar records", sum(map(len, candidates)))
     for split, numbers in zip(splits, candidates, strict=True):
         for done, record in enumerate(read_numbered(stored, split, numbers)):
@@ -364,6 +372,7 @@ def find_duplicates(
             image = image_of(record.features, stored)
             if image:
                 digest = hashlib.blake2b(image, digest_size=32).digest()
+                digests[split, record.number] = digest
                 by_content.setdefault(digest, SameImage()).add(view_of(record, stored, image))
     groups = [group for group in by_content.values() if group.records > 1]
     for group in groups:
@@ -373,6 +382,7 @@ def find_duplicates(
         groups=tuple(groups),
         compared={split: compared[split] for split in stored.splits},
         records=records,
+        digests=digests,
     )
 
 

@@ -182,21 +182,21 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
                 f"Leakage: {records} also in {other}, byte for byte "
                 f"({_percent(share)} of the {split} records compared): "
                 f"{_first_few(_names(copies), count)}. The evaluation "
-                "looks too good by that much.",
+                "can look too good by up to that much.",
                 "duplicates",
                 "error",
                 kind="in two splits",
                 found=_found(copies),
                 remedies=("duplicates", "remove"),
             )
-    if duplicates.repeats:
-        extra = sum(group.records - len(group.counts) for group in duplicates.repeats)
+    counts = (gathered.near or duplicates).counts
+    if counts.exact or counts.near or counts.scene:
         yield Remark(
-            f"{counted(extra, 'record repeats', 'records repeat')} an image of the same split, "
-            f"byte for byte: {_first_few(_names(_firsts(duplicates.repeats)))}.",
+            f"Copies: {counts.words()}.",
             "duplicates",
-            kind="repeated",
-            found=_found(_copies(duplicates.repeats)),
+            "warning" if counts.exact or counts.near else "note",
+            kind="copies",
+            found=_found([*_copies(duplicates.repeats), *itertools.chain(*gathered.near_pairs)]),
             remedies=("duplicates",),
         )
     contrary = [group for group in duplicates.groups if len(group.labels) > 1]
@@ -237,15 +237,6 @@ def _near_copies(gathered: Gathered) -> Iterator[Remark]:
                 "duplicates",
                 "error",
             )
-    if len(near.near):
-        groups = counted(near.near["group"].nunique(), "image has", "images have")
-        call = speaker().called("duplicates", gathered.info.directory)
-        yield Remark(
-            f"{groups} near copies; {call} lists them.",
-            "duplicates",
-            kind="near copies",
-            found=_found(itertools.chain(*gathered.near_pairs)),
-        )
     for note in near.notes:
         yield Remark(f"Near copies: {note}", "duplicates", "unknown")
     for words in near.damaged:

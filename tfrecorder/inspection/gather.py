@@ -256,16 +256,17 @@ def gather(
                 view = replace(view, looks=vectors[view.place][None])
             seen[view.split].append(view)
         started = time.monotonic()
-        duplicates = find_duplicates(stored, options.seconds, stage)
-        left = options.seconds - (time.monotonic() - started)
         looks = None
         near = None
         if stored.form == "tfrecorder" and stored.image_key:
             try:
                 looks = looks_of(stored)
-                near = find_near_copies(stored, looks, stage, left)
             except DatasetError as error:
                 near = NearCopies(notes=[str(error)])
+        duplicates = find_duplicates(stored, options.seconds, stage, looks)
+        if looks is not None:
+            left = options.seconds - (time.monotonic() - started)
+            near = find_near_copies(stored, looks, duplicates, stage, left)
         near_pairs = near.pairs(SHOWN_GROUPS) if near else []
         every_view = [*itertools.chain(*seen.values())]
         # Split by split in turn: only so many objects are compared.

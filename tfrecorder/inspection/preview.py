@@ -24,6 +24,7 @@ from tfrecorder.errors import OutputError, SourceError
 from tfrecorder.format import layout
 from tfrecorder.images.check import check_image, read_image
 from tfrecorder.images.header import DEFAULT_MAX_PIXELS, Reject
+from tfrecorder.images.near_copies import Copies
 from tfrecorder.inspection.findings import Remark, find
 from tfrecorder.inspection.gather import SHOWN_GROUPS, Gathered, gather
 from tfrecorder.inspection.record_values import (
@@ -107,6 +108,7 @@ class Preview(Report):
         compared: how many records were compared with each other to find duplicates.
         leaks: images that are in more than one split.
         repeats: images that occur more than once in one split, whether they are in others or not.
+        copies: how many records are copies of earlier ones.
         near_constant: how many images have nearly one grey level, of all that are known to.
         findings: what deserves a look, a sentence each.
         sampling: a sentence that says how many records were looked at.
@@ -120,6 +122,7 @@ class Preview(Report):
     compared: int
     leaks: int
     repeats: int
+    copies: Copies
     undecodable: int
     near_constant: int
     findings: Sequence[str]
@@ -203,6 +206,7 @@ def preview(
         compared=sum(duplicates.compared.values()),
         leaks=len(duplicates.leaks),
         repeats=len(duplicates.repeats),
+        copies=(gathered.near or duplicates).counts,
         undecodable=len(gathered.unshown),
         near_constant=gathered.constants,
         findings=[f"{remark.severity}: {remark.text}" for remark in findings],

@@ -65,6 +65,8 @@ REMEDIES = {
         "near_leakage": "Keep near copies in one split, as {group_copies} does for rows "
         "without one; otherwise the evaluation looks too good.",
         "near_copy": "Drop one of them, or it counts nearly twice.",
+        "exact_leakage": "Keep it in one split; otherwise the evaluation looks too good.",
+        "exact_copy": "Drop one of them, or it counts twice.",
         "duplicate_row": "Drop it, or it counts twice.",
         "conflicting_labels": "Keep one label for each image.",
         "similar_labels": "If they are one class, spell it the same way everywhere.",
@@ -103,6 +105,8 @@ REMEDIES = {
     NOTE: {
         "too_alike": "Fine for drawings and digits. Near copies of such images are not found.",
         "not_compared": "Fine if none of them is a copy. {fingerprints} of a conversion sees them.",
+        "not_seen": "Fine if training may do without; {exif} of a conversion turns images.",
+        "suspect_image": "Look at it: it may be cut off or damaged. `check` as strict rejects it.",
         "scaled_boxes": "Fine if the images were resized after they were annotated.",
         "image_again": "Fine if both are right. Otherwise keep one of these rows.",
         "few_images": "Fine for a trial. To train on it, add images, or merge it with another "
@@ -133,6 +137,7 @@ def remedy_of(
         column=column,
         rename=spelled("columns", names, f"frame.rename(columns={names})"),
         moved=moved if is_relative else "",
+        exif=spelled("apply_exif", True),
         fingerprints=spelled("fingerprints", True),
         by_content=spelled("duplicates", "content"),
         by_name=spelled("duplicates", "name"),

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tfrecorder.core.option import spelled
-from tfrecorder.display.messages import command
 from tfrecorder.display.tables import (
     Report,
     Table,
@@ -23,17 +22,14 @@ from tfrecorder.format.done_records import DoneRecords, add_up
 from tfrecorder.format.layout import REDUCED, STATED_OF, source_of
 from tfrecorder.format.summary import Summary, left_out_words
 from tfrecorder.images.header import reduced_in_words, reduced_of
-from tfrecorder.images.near_copies import TOO_ALIKE, unseen_in_words
+from tfrecorder.images.near_copies import Copies, unseen_in_words
 from tfrecorder.plan.history import since_words
 from tfrecorder.reading.commits import all_done, commits, newest_commit, read_commit
-from tfrecorder.reading.merged_rows import LikelyCopies, likely_copies
+from tfrecorder.reading.info import unseen_images
+from tfrecorder.reading.merged_rows import exact_copies
 from tfrecorder.reading.shard_tables import read_tables, reject_counts, those_of
 from tfrecorder.schema.fields import Field, class_field, primary_image
 from tfrecorder.schema.splits import SPLITS
-
-#: The most rows of a dataset whose looks are compared at the end of each conversion and append:
-#: 1,000,000 take 2 s of CPU and 0.3 GB, 4,000,000 take 9 s and 1 GB.
-MOST_COMPARED = 10_000_000
 
 #: So many images are named whose stated size is another than theirs.
 _NAMED = 5
@@ -113,14 +109,11 @@ class ConversionResult(Summary, SplitSums, Report):
         origins: all records of the dataset by where they came from: "conversion", "append", the
             name of a stream; "removed", below 0, for those that are gone.
         updates: how many corrected the dataset since its conversion.
-        copies: how many images a conversion or an append likely has in several records each, byte
-            for byte or nearly, which `tfrecorder.duplicates` compares; copied_records: these
-            records; leaks: the images that are in several splits.  None in a dataset of more than
-            10,000,000 rows; leaks also with `group_copies`, where a warning counts the copies that
-            the source states in several.
-        unseen: how many images of the dataset have no fingerprint, so that near copies of them are
-            not counted; None where copies are not; too_alike: all images look so much alike that no
-            near copy is counted.
+        copies: how many records of a conversion or an append are exact copies of earlier ones;
+            `tfrecorder.duplicates` compares pictures too.  None without images, and of a stream.
+        leaks: how many images have the same bytes in several splits; None if that is not known.
+        unseen: how many images have no fingerprint, so that near copies of them are not found;
+            None if that is not known.
         scaled: the first images whose stated size is another than theirs, with both.
         name, version: the dataset's, for TFDS; None if none was given.
     """
@@ -144,11 +137,9 @@ class ConversionResult(Summary, SplitSums, Report):
     generation: int = 0
     origins: dict[str, int] = field(default_factory=dict)
     updates: int = 0
-    copies: int | None = field(default=0, compare=False)
+    copies: Copies | None = field(default=None, compare=False)
     leaks: int | None = field(default=0, compare=False)
-    copied_records: int | None = field(default=0, compare=False)
     unseen: int | None = field(default=0, compare=False)
-    too_alike: bool = field(default=False, compare=False)
     scaled: tuple[str, ...] = field(default=(), compare=False)
     name: str | None = None
     version: str | None = None
@@ -241,17 +232,11 @@ class ConversionResult(Summary, SplitSums, Report):
                 f"orientation ({share:.1%}), which TensorFlow does not apply: training sees the "
                 f"pixels as they are stored; {spelled('apply_exif', True)} turns them"
             )
-        where = command("duplicates", self.output_dir)
-        if self.copies:
-            across = "" if self.leaks is None else f", {self.leaks:,} of them in several splits"
-            notes.append(
-                f"copies: {self.copied_records:,} records likely show only "
-                f"{counted(self.copies, 'image')}{across}; `{where}` compares them"
-            )
-        elif self.copies is None:
-            notes.append(f"copies: not counted among so many images; `{where}` finds them")
-        if self.too_alike:
-            notes.append(f"near copies: {TOO_ALIKE}")
+        if self.copies is not None:
+            notes.append(f"copies: {self.copies.words(self.output_dir)}")
+        if self.leaks:
+            leaks = counted(self.leaks, "image has", "images have")
+            notes.append(f"leakage: {leaks} the same bytes in several splits")
         if self.unseen:
             notes.append(f"near copies: {unseen_in_words(self.unseen)}")
         for what, words in reduced_in_words(self.reduced).items():
@@ -319,16 +304,15 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
     history = newest.dataset.history
     summary = Summary() if commit is None else plan.summary
     image = primary_image(plan.fields)
-    copies = LikelyCopies(0, 0, 0)
+    copies = None
+    leaks: int | None = 0
+    unseen: int | None = 0
     # A stream's batch that read what is known of all records would cost more each time.
     adds_a_table = commit is not None and plan.reads_a_table
     if adds_a_table and image is not None:
-        copies = LikelyCopies(None, None, None, None)
-        first = plan.first_row
-        if first + plan.rows.in_source <= MOST_COMPARED:
-            copies = likely_copies(output_dir, newest, image, first)
-        if plan.options.get("group_copies"):  # images were compared, of which this is a guess
-            copies = copies._replace(leaks=None)
+        exact, leaks = exact_copies(output_dir, newest, image, plan.first_row)
+        copies = Copies(exact)
+        unseen = unseen_images(plan.fields, done.values())
     return ConversionResult(
         output_dir=output_dir,
         splits=_splits(done),
@@ -343,11 +327,9 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
         generation=newest.number,
         origins=dict(history.origins),
         updates=history.updates,
-        copies=copies.images,
-        leaks=copies.leaks,
-        copied_records=copies.records,
-        unseen=copies.unseen,
-        too_alike=copies.too_alike,
+        copies=copies,
+        leaks=leaks,
+        unseen=unseen,
         scaled=() if image is None else _scaled(output_dir, image, done),
         name=plan.options.get("name"),
         version=plan.options.get("version"),

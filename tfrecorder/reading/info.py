@@ -28,11 +28,12 @@ from tfrecorder.format.plan import Shape
 from tfrecorder.format.summary import NOT_STORED, UPRIGHT
 from tfrecorder.images.geometry import Sides
 from tfrecorder.images.header import reduced_in_words, reduced_of
-from tfrecorder.images.near_copies import unseen_in_words
+from tfrecorder.images.near_copies import Copies, unseen_in_words
 from tfrecorder.options.keywords import Path
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.commits import Commit, all_done, commits, opened_commit, stored_card
 from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.merged_rows import exact_copies
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.shard_tables import reject_counts
 from tfrecorder.schema.fields import Field, class_field, image_of, of_kind, primary_image
@@ -205,6 +206,8 @@ class DatasetInfo(Report):
         oriented: number of records whose image has an EXIF orientation other than upright.
         reduced: number of images of which training does not see all, by what: "depth" (16 bits),
             "frames", "alpha", "cmyk" or "profile" (of colours).
+        copies: how many records are exact copies of earlier ones; `tfrecorder.duplicates` compares
+            pictures too.  None for datasets of other tools, and without images.
         unseen: number of images without a fingerprint, of which near copies are not found; None if
             not known.
         options: of the conversion, by name; empty for datasets of other tools.
@@ -239,6 +242,7 @@ class DatasetInfo(Report):
     suspects: int = 0
     oriented: int = 0
     reduced: Mapping[str, int] = field(default_factory=dict)
+    copies: Copies | None = None
     unseen: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     class_counts: Mapping[str, Mapping[str, int]] | None = None
@@ -382,6 +386,8 @@ class DatasetInfo(Report):
         yield from reduced_in_words(self.reduced).items()
         for words in mask_words(self.statistics):
             yield "masks", words
+        if self.copies is not None:
+            yield "copies", self.copies.words(self.directory)
         if self.unseen:
             yield "near copies", unseen_in_words(self.unseen)
         elif self.unseen is None and self.generations:
@@ -484,6 +490,7 @@ def info(
             rejects = reject_counts(where)
     options = every[0].plan.options if every else {}
     labels = class_field(stored.fields)
+    of_images = primary_image(stored.fields)
     return DatasetInfo(
         directory=stored.directory,
         form=stored.form,
@@ -502,7 +509,10 @@ def info(
         suspects=totals.suspects,
         oriented=totals.oriented,
         reduced=reduced_of(totals.reduced, stored.shapes.values()),
-        unseen=_unseen(stored, done.values()),
+        copies=Copies(exact_copies(where, every[-1], of_images)[0])
+        if every and of_images
+        else None,
+        unseen=unseen_images(stored.fields, done.values()),
         options=options,
         statistics={
             **merged(commit.plan.rows.statistics for commit in every),
@@ -539,9 +549,9 @@ def _of_masks(masks: Iterable[Field], done: DoneRecords) -> Statistics:
     return statistics
 
 
-def _unseen(stored: StoredDataset, done: Collection[DoneRecord]) -> int | None:
+def unseen_images(fields: Sequence[Field], done: Collection[DoneRecord]) -> int | None:
     """How many images have no fingerprint; None if a version did not count them."""
-    if primary_image(stored.fields) is None:
+    if primary_image(fields) is None:
         return 0
     if not done or not all(record.beside_bytes for record in done):
         return None

@@ -4,7 +4,7 @@
 shards, the tables are read, and the next merge writes it anew.
 
 What follows from all rows is here too: the next row's number, of which each is given once; how far
-each source of a stream was read; and how many images likely have copies, without reading a record.
+each source of a stream was read; and how many records have the same bytes, without reading one.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,8 +33,7 @@ from tfrecorder.format.layout import (
     source_of,
 )
 from tfrecorder.format.plan import Plan
-from tfrecorder.images.fingerprint import Fingerprint
-from tfrecorder.images.near_copies import firsts_of, likely_pairs
+from tfrecorder.images.near_copies import content_of
 from tfrecorder.reading.commits import Commit, read_commit
 from tfrecorder.reading.shard_tables import (
     each_table,
@@ -307,70 +305,51 @@ def _positions_of(tables: Iterable[pa.Table], source: str) -> list[str]:
     ]
 
 
-class LikelyCopies(NamedTuple):
-    """How much of a dataset is likely copies; None where it is not known.
-
-    Attributes:
-        images: how many are in several records each.
-        leaks: how many of them are in several splits.
-        records: how many have one of these images.
-        unseen: how many records have an image that nobody noted the looks of, so that only its
-            bytes are compared.
-        too_alike: near copies cannot be told from others.
-    """
-
-    images: int | None
-    leaks: int | None
-    records: int | None
-    unseen: int | None = 0
-    too_alike: bool = False
+#: More records are not compared: they take gigabytes of memory.  Nor more tables than the second:
+#: each takes a millisecond.
+MOST_COMPARED = 10_000_000
+_MOST_READ = 5000
 
 
-def likely_copies(
+def exact_copies(
     directory: str,
     newest: Commit,
     image: Field,
-    since: int,
-) -> LikelyCopies:
-    """How many images have copies, by what the tables know of their bytes and their looks.
+    since: int = 0,
+) -> tuple[int | None, int | None]:
+    """How many records have the bytes of an earlier one, and how many images are in several splits.
+
+    The first is what `Copies.exact` means, by size and CRC32C.  Both are None where they are not
+    known: of too many rows, or if a table is damaged, or was made again without the bytes.
 
     Args:
         newest: the newest commit of the dataset.
         image: the column.
-        since: only groups with a row of the source from this number on count.
-
-    Raises:
-        DatasetError: a table cannot be read.
+        since: only rows of the source from this number on count.
     """
+    records = sum(newest.dataset.history.origins.values())
+    if records > MOST_COMPARED or len(newest.shards) > _MOST_READ:
+        return None, None
     of = source_of(image)
-    columns = [SOURCE_ID, of.bytes, of.crc32c, of.hash, of.mean, of.deviation]
-    tables = known_rows(directory, newest, [REJECT_OF.reason, SHARD_SPLIT, *columns])
-    looks = pd.concat([*map(_compared_numbers, tables)], ignore_index=True)
-    sums = looks.pop("sums")
-    likely = likely_pairs(looks)
-    pairs = np.empty((0, 2), np.int64) if likely is None else likely
-    sums = sums.where(sums >= 0, -1 - np.arange(len(looks)))  # what was not read equals nothing
-    same = looks.index.to_series().groupby(sums).transform("min").to_numpy()
-    group = firsts_of(same[pairs], len(looks))[same]
-    is_copy = np.bincount(group)[group] > 1
-    groups = looks[is_copy].groupby(group[is_copy])
-    counts = groups["row"].max() >= since
+    columns = [REJECT_OF.reason, SHARD_SPLIT, SOURCE_ID, of.bytes, of.crc32c]
+    try:
+        tables = [*map(_compared_numbers, known_rows(directory, newest, columns))]
+    except DatasetError:
+        return None, None
+    known = pd.concat(tables, ignore_index=True)
+    if (known["content"] < 0).any():
+        return None, None
+    before = known["content"][known["row"] < since]
+    exact = known.duplicated("content").sum() - before.duplicated().sum()
+    groups = known[known.duplicated("content", keep=False)].groupby("content")
     leaks = groups["split"].min() < groups["split"].max()
-    records = groups.size()[counts].sum()
-    return LikelyCopies(
-        images=int(counts.sum()),
-        leaks=int((counts & leaks).sum()),
-        records=int(records),
-        unseen=int((looks["hash"] < 0).sum()),
-        too_alike=likely is None,
-    )
+    return int(exact), int((leaks & (groups["row"].max() >= since)).sum())
 
 
 def _compared_numbers(rows: pa.Table) -> pd.DataFrame:
     """What is compared of the records of some rows: numbers alone, -1 where one is not known."""
     rows = rows.filter(pc.equal(rows.column(REJECT_OF.reason), ""))
     split = pc.index_in(rows.column(SHARD_SPLIT), value_set=pa.array(SPLITS, pa.large_string()))
-    row, size, crc, *looks = (pc.fill_null(column, -1).to_numpy() for column in rows.columns[2:])
-    # No image in a record has 2**31 bytes.
-    numbers = {"sums": size << 32 | crc, "split": split.cast(pa.int8()).to_numpy(), "row": row}
-    return pd.DataFrame(numbers | dict(zip(Fingerprint._fields, looks, strict=True)))
+    row, size, crc = (pc.fill_null(column, -1).to_numpy() for column in rows.columns[2:])
+    content = content_of(size, crc)
+    return pd.DataFrame({"content": content, "split": split.cast(pa.int8()).to_numpy(), "row": row})

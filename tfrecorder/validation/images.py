@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import google_crc32c
 import numpy as np
 import pandas as pd
+from PIL import Image as Picture
 
 from tfrecorder import storage
 from tfrecorder.core.option import spelled
 from tfrecorder.core.threads import DECODING_BYTES, Budget, ThreadPool, map_ahead, spare_bytes
 from tfrecorder.display.bars import Advance, counting
+from tfrecorder.errors import TfrecorderError
 from tfrecorder.images.boxes_and_masks import (
     Placed,
     Plane,
@@ -25,15 +30,18 @@ from tfrecorder.images.boxes_and_masks import (
 )
 from tfrecorder.images.check import CheckedImage, check_file, check_image, read_image
 from tfrecorder.images.fingerprint import UNKNOWN, Fingerprint, fingerprints_of
-from tfrecorder.images.header import Reject
+from tfrecorder.images.header import REDUCED, Reject
 from tfrecorder.images.near_copies import (
     TOO_ALIKE,
+    Copies,
     Read,
+    content_of,
+    find_copies,
     groups_of,
-    near_pairs,
     picture_of,
     unseen_in_words,
 )
+from tfrecorder.images.pixels import decode
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.fields import fields_of
 from tfrecorder.schema.keys import SPLIT_COLUMN
@@ -46,11 +54,18 @@ from tfrecorder.validation.boxes import gather, shown_edges, sound_edges
 from tfrecorder.validation.rows import describe_assigned
 from tfrecorder.validation.rules import Checked
 
+#: So many thumbnails a report has at most, of so many pixels a side.
+_THUMBNAILS = 30
+_THUMBNAIL = (96, 96)
+
 #: How many rows are under way at once.
 ROWS_AHEAD = 64
 
-#: The findings for what is to be known of a plane, by the words of `header.REDUCED`.
+#: The findings for what is to be known of an image, by the words of `header.REDUCED` and two more.
 _NOTED = {
+    **{word: ("not_seen", f"{{!r}} is {words}") for word, words in REDUCED.items()},
+    "oriented": ("not_seen", "{!r} has an EXIF orientation, which TensorFlow does not apply"),
+    "suspect": ("suspect_image", "{!r} decodes, but with a warning"),
     "turned": (
         "orientation_unsaid",
         "{!r} has an EXIF orientation, its boxes or masks are taken to be of the stored pixels",
@@ -66,12 +81,14 @@ class _Outcome(NamedTuple):
         faults: what is wrong with them, by column.
         plane: what coordinates on its first image are of; None if that cannot be used.
         look: what that looks like.
-        words: what is to be known of its masks, as keys of `header.REDUCED`.
+        content: of its bytes, as `content_of` gives it; None if it cannot be used.
+        words: what is to be known of its images and masks, as keys of `_NOTED`.
     """
 
     faults: dict[str, Reject]
     plane: Plane | None
     look: Fingerprint
+    content: int | None
     words: tuple[str, ...]
 
 
@@ -83,10 +100,10 @@ class KnownImages(NamedTuple):
     """The images of a dataset.
 
     Attributes:
-        looks: `Fingerprint` of each, `split`, and `row`, its number in the source; the places are
-            below 0.
+        looks: of each, as for `find_copies`, `split`, and `row`, its number in the source; the
+            places are below 0.
         uris: of each.
-        read: reads some, as for `near_pairs`.
+        read: reads some, as for `find_copies`.
     """
 
     looks: pd.DataFrame
@@ -100,11 +117,11 @@ def look_at_files(
     options: ConvertOptions,
     advance: Advance,
     dataset: KnownImages | None = None,
-) -> Checked:
-    """What was checked, with what a look at every file finds, but for uris that have a fault.
+) -> tuple[Checked, Copies | None]:
+    """What was checked, with what a look at every file finds, and how many records are copies.
 
     It finds what would make a row a reject, the file in a column of files or a box, and which of
-    the first images are near copies.  With `group_copies`, those without a split share one.
+    the first images are copies.  With `group_copies`, those without a split share one.
 
     Args:
         advance: counts rows.
@@ -112,25 +129,15 @@ def look_at_files(
     """
     uris = _sound_uris(checked)
     if uris.empty:
-        return checked
+        return checked, None
 
-    def read(
-        name: str,
-        number: int,
-        uri: str,
-    ) -> bytes:
-        contents = table.contents.get(name)
-        if contents is not None and contents.holds(number):
-            return contents.file(number)
-        kind = table.schema.columns[name]
-        return read_image(uri, table.base, file=kind if isinstance(kind, File) else None)[0]
-
+    read = _reader(table)
     with ThreadPool() as pool:
         # Only messages and sizes are kept, so that no image outlives the check of its row.
         check = _row_check(table, list(uris.columns), options, read)
         checks = map_ahead(pool, check, uris.itertuples(name=None), ahead=ROWS_AHEAD)
         outcomes = list(counting(checks, advance))
-    faults_of_rows, planes, fingerprints, of_masks = zip(*outcomes, strict=True)
+    faults_of_rows, planes, fingerprints, contents, of_masks = zip(*outcomes, strict=True)
     faults = pd.DataFrame([*faults_of_rows], uris.index, uris.columns, object)
     findings = []
     beside = storage.Beside(table.base, IMAGE_ENDINGS)
@@ -152,6 +159,7 @@ def look_at_files(
     findings += _outside(table, uris, planes, noted)
     looks = pd.DataFrame([*fingerprints], uris.index, dtype="Int64")
     first = next(iter(table.schema.of(Image)), None)
+    counts = None
     if first is not None and first in uris:
         for word, (code, form) in _NOTED.items():
             rows = list[int]()
@@ -163,16 +171,17 @@ def look_at_files(
             findings.append(Finding(code, rows, first, uris[first][rows].tolist(), messages))
         was_open = checked.unassigned
         splits = checked.frame[SPLIT_COLUMN].astype(object)
-        looks = looks.assign(split=splits, open=was_open)
+        looks = looks.assign(split=splits, open=was_open, content=pd.array(contents, "Int64"))
         if dataset is not None:
             looks = pd.concat([dataset.looks.assign(open=False), looks])
         unseen = int(looks["hash"].isna().sum()) - planes.count(None)  # which are rejects
         if unseen:
             words = unseen_in_words(unseen)
             findings.append(Finding("not_compared", [None], first, [None], words))
-        pairs = _pairs(uris[first], looks, read, dataset)
-        if pairs is not None and options.group_copies:
+        copies, counts = _copies(uris[first], looks, read, dataset)
+        if options.group_copies:
             groups = [] if table.groups is None else [table.groups.loc[uris.index]]
+            pairs = np.stack([copies["first"], copies.index], 1)
             looks["split"] = _one_split(looks, pairs, [uris[first], *groups])
             splits = looks["split"].loc[uris.index]
             checked = dataclasses.replace(
@@ -180,8 +189,47 @@ def look_at_files(
                 frame=checked.frame.assign(**{SPLIT_COLUMN: splits.astype(SPLIT_TYPE)}),
                 assigned=describe_assigned(splits, was_open, options.division, table.groups),
             )
-        findings += _near_copies(uris[first], looks, pairs, checked.findings, dataset)
-    return checked.with_findings(findings)
+        if counts.near is None:
+            findings.append(Finding("too_alike", [None], first, [None], TOO_ALIKE))
+        findings += _of_copies(uris[first], looks, copies, checked.findings, dataset)
+    return checked.with_findings(findings), counts
+
+
+def _reader(table: Source) -> _ReadFile:
+    """The function that reads the files of a table."""
+
+    def read(
+        name: str,
+        number: int,
+        uri: str,
+    ) -> bytes:
+        contents = table.contents.get(name)
+        if contents is not None and contents.holds(number):
+            return contents.file(number)
+        kind = table.schema.columns[name]
+        return read_image(uri, table.base, file=kind if isinstance(kind, File) else None)[0]
+
+    return read
+
+
+def thumbnails(
+    table: Source,
+    checked: Checked,
+    rows: Sequence[int],
+) -> dict[int, bytes]:
+    """Small JPEGs of the first images of some rows, but of those with a fault, for a notebook."""
+    read = _reader(table)
+    small = dict[int, bytes]()
+    for name, uris in _sound_uris(checked).iloc[:, :1].items():
+        cells = uris[uris.index.isin(rows)].dropna()[:_THUMBNAILS]
+        for row, uri in zip(cells.index.tolist(), cells, strict=True):
+            with contextlib.suppress(Reject, ValueError, TfrecorderError):
+                pixels = decode(read(str(name), row, uri), 3, least=_THUMBNAIL)
+                picture = Picture.fromarray(pixels)
+                picture.thumbnail(_THUMBNAIL)
+                picture.save(data := io.BytesIO(), "JPEG")
+                small[row] = data.getvalue()
+    return small
 
 
 def _sound_uris(checked: Checked) -> pd.DataFrame:
@@ -238,17 +286,17 @@ def _outside(
         yield Finding("box_outside", list(shown.index), str(shown.name), shown.tolist(), messages)
 
 
-def _pairs(
+def _copies(
     uris: pd.Series,
     looks: pd.DataFrame,
     read_file: _ReadFile,
     dataset: KnownImages | None,
-) -> np.ndarray | None:
-    """The near copies among the first images of rows, and of known images, as `near_pairs` has it.
+) -> tuple[pd.DataFrame, Copies]:
+    """The copies among the first images of rows, and of known images, by `find_copies`.
 
     Args:
         uris: of the images; the name is that of their column.
-        looks: `Fingerprint` of each, after those that are known.
+        looks: of each, after those that are known.
         read_file: reads one of the images.
     """
     name = str(uris.name)
@@ -262,7 +310,7 @@ def _pairs(
             except Reject:  # it was there when it was checked
                 yield None
 
-    return near_pairs(looks.drop(uris.index[uris.duplicated()]), read, since=0)
+    return find_copies(looks, read)
 
 
 def _one_split(
@@ -275,7 +323,7 @@ def _one_split(
     It is that of the first of them that came with one, or else that of the first.
 
     Args:
-        looks: as for `_near_copies`.
+        looks: as for `_of_copies`.
         keys: what rows have in common that share a split in any case.
     """
     linked = [pairs]
@@ -292,57 +340,59 @@ def _one_split(
     return splits
 
 
-def _near_copies(
+#: The codes of copies: whether of a known image, with the same bytes, in another split.
+_CODES = {
+    (False, False, False): "near_copy",
+    (False, False, True): "near_leakage",
+    (False, True, False): "exact_copy",
+    (False, True, True): "exact_leakage",
+    (True, False, False): "near_there",
+    (True, False, True): "near_there_leakage",
+    (True, True, False): "same_bytes",
+    (True, True, True): "same_bytes_leakage",
+}
+
+
+def _of_copies(
     uris: pd.Series,
     looks: pd.DataFrame,
-    pairs: np.ndarray | None,
+    groups: pd.DataFrame,
     others: Iterable[Finding],
     dataset: KnownImages | None,
 ) -> Iterator[Finding]:
-    """The images that look like an earlier one, or like a known one, if they are other files.
+    """The images that are copies of an earlier one, or of a known one, if they are other files.
 
     Args:
-        uris, looks: as for `_pairs`; with the `split` of each image, whether that was `open`, and
+        uris, looks: as for `_copies`; with the `split` of each image, whether that was `open`, and
             the `row` of a known one.
+        groups: as `_copies` gives them.
         others: what is known to have the same bytes is said there.
     """
     name = str(uris.name)
-    if pairs is None:
-        yield Finding(
-            "too_alike",
-            [None],
-            name,
-            [None],
-            TOO_ALIKE,
-        )
-        return
     splits = looks["split"]
-    groups = groups_of(pairs, looks)
-    same = set[int | None]()
+    said = {*uris.index[uris.duplicated()]}
     for finding in others:
         if finding.code.startswith("same_bytes"):
-            same.update(finding.rows)
-    is_ours = groups.index >= 0
-    has_same_bytes = groups.index.isin([*same])
-    groups = groups[is_ours & ~has_same_bytes].sort_index()
-    again = groups["first"][groups["first"] != groups.index]
+            said.update(finding.rows)
+    groups = groups[(groups.index >= 0) & ~groups.index.isin([*said])].sort_index()
+    exact = groups["same"] < groups.index
+    again = groups["same"].where(exact, groups["first"])
+    again = again[again < again.index]
     leaks = splits[again.index].to_numpy() != splits[again].to_numpy()
-    is_known = again < 0
 
     def named(place: int) -> str:
         if dataset is None or place >= 0:
             return repr(uris[place])
         return f"{dataset.uris[place]!r} (row {looks['row'][place]} there)"
 
-    for code, copies in (
-        ("near_leakage", again[leaks & ~is_known]),
-        ("near_copy", again[~leaks & ~is_known]),
-        ("near_there_leakage", again[leaks & is_known]),
-        ("near_there", again[~leaks & is_known]),
-    ):
+    keys = zip((again < 0).tolist(), exact[again.index].tolist(), leaks.tolist(), strict=True)
+    codes = np.array([*map(_CODES.__getitem__, keys)], object)
+    for code in dict.fromkeys(_CODES.values()):
+        copies = again[codes == code]
+        words = "looks like" if code.startswith("near") else "has the bytes of"
         messages = [
-            f"{uris[row]!r} in {splits[row]} looks like {named(other)} in {splits[other]}"
-            for row, other in copies.items()
+            f"{uris[row]!r} in {splits[row]} {words} {named(other)} in {splits[other]}"
+            for row, other in zip(copies.index.tolist(), copies, strict=True)
         ]
         rows = [*copies.index]
         earlier = [of for of in copies.tolist() if of >= 0]
@@ -373,6 +423,7 @@ def _row_check(
         number, *cells = row
         faults = {}
         read: dict[str, CheckedImage] = {}
+        content = None
         words = tuple[str, ...]()
         uris = dict(zip(columns, cells, strict=True))
         for name in sorted(uris, key=image_by_mask.__contains__):  # after its image comes a mask
@@ -394,10 +445,17 @@ def _row_check(
                     is_first,
                     depth,
                 )
+                words += file.reduced
+                words += ("oriented",) * (file.orientation != 1 and name in images)
+                words += ("suspect",) * (file.warning is not None)
+                if is_first:
+                    content = content_of(len(data), google_crc32c.value(data))
                 if (of := read.get(image_by_mask.get(name, ""))) is not None:
                     mask = mask_plane(fields[name], file, of)
-                    stored_mask(fields[name], file, Placed(of, of, None), mask, budget.room)
-                    words += mask.words
+                    stored = stored_mask(
+                        fields[name], file, Placed(of, of, None), mask, budget.room
+                    )
+                    words += (*mask.words, *["mask"] * stored.is_of_colours)
                 read[name] = file
             except Reject as reject:
                 faults[name] = reject
@@ -409,6 +467,7 @@ def _row_check(
                 look = first.look
             except Reject as reject:
                 faults[images[0]] = reject
-        return _Outcome(faults, plane, fingerprints_of([look])[0] if look else UNKNOWN, words)
+        seen_as = fingerprints_of([look])[0] if look else UNKNOWN
+        return _Outcome(faults, plane, seen_as, content if plane else None, words)
 
     return check

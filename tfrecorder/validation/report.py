@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -135,14 +136,16 @@ class ValidationReport(Report, pd.DataFrame):
         source_rows: how many rows were checked.
         notes: what is not a problem but should be known.
         lines: for a text file, the line of each row that is shown, counted as an editor does.
+        thumbnails: small JPEGs of some rows that are shown, for a notebook.
     """
 
     # What pandas carries along with the columns.
-    _metadata: ClassVar[list[str]] = ["source_rows", "notes", "lines"]
+    _metadata: ClassVar[list[str]] = ["source_rows", "notes", "lines", "thumbnails"]
 
     source_rows: int
     notes: tuple[str, ...]
     lines: dict[int, int]
+    thumbnails: dict[int, bytes]
 
     @classmethod
     def of(
@@ -156,6 +159,7 @@ class ValidationReport(Report, pd.DataFrame):
         made.source_rows = source_rows
         made.notes = tuple(notes)
         made.lines = dict(lines or {})
+        made.thumbnails = {}
         return made
 
     @property
@@ -185,6 +189,15 @@ class ValidationReport(Report, pd.DataFrame):
 
     def _notes(self) -> list[str]:
         return list(self.notes)
+
+    def _repr_html_(self) -> str:
+        figures = [
+            f'<figure style="display:inline-block;margin:4px">'
+            f'<img src="data:image/jpeg;base64,{b64encode(jpeg).decode()}" alt="">'
+            f"<figcaption>{_place(row, self.lines)}</figcaption></figure>"
+            for row, jpeg in self.thumbnails.items()
+        ]
+        return super()._repr_html_() + "".join(figures)
 
     def _groups(self) -> Iterator[tuple[str, str, str, list[str], str]]:
         """Of each code its severity, the code, how many there are, examples, and the remedy."""
