@@ -189,6 +189,7 @@ def test_every_code_is_provoked_here() -> None:
     elsewhere |= {"no_annotations", "missing_annotations", "annotations_without_image"}
     elsewhere |= {"listed_twice", "repeated_box", "other_file_name"}  # test_whole_or_named.py
     elsewhere |= {"orientation_unsaid", "scaled_boxes"}  # test_orientation.py
+    elsewhere |= {"not_seen", "suspect_image"}  # test_as_converted.py
     elsewhere.add("not_decoded")
     assert {*PROVOKED, *elsewhere} == severities().keys()
 

@@ -491,6 +491,10 @@ def info(
     options = every[0].plan.options if every else {}
     labels = class_field(stored.fields)
     of_images = primary_image(stored.fields)
+    copies = None
+    if every and of_images is not None:
+        is_quick = len(every[-1].shards) <= (1000 if storage.is_local(where) else 100)
+        copies = Copies(exact_copies(where, every[-1], of_images)[0] if is_quick else None)
     return DatasetInfo(
         directory=stored.directory,
         form=stored.form,
@@ -509,9 +513,7 @@ def info(
         suspects=totals.suspects,
         oriented=totals.oriented,
         reduced=reduced_of(totals.reduced, stored.shapes.values()),
-        copies=Copies(exact_copies(where, every[-1], of_images)[0])
-        if every and of_images
-        else None,
+        copies=copies,
         unseen=unseen_images(stored.fields, done.values()),
         options=options,
         statistics={
