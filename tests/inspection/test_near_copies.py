@@ -271,7 +271,7 @@ def test_a_preview_shows_near_copies_side_by_side_and_names_the_leak() -> None:
     ]
     assert "Near copies" in page
     near = tfrecorder.duplicates("out", progress=False)["group"].duplicated().sum()
-    assert f"Copies: 0 exact (same bytes), {near} near (same picture), 0 of the same scene" in page
+    assert f": 0 exact (same bytes), {near} near (same picture), 0 of the same scene" in page
     others = frame[frame["image_uri"].str.contains("whole")]
     tfrecorder.convert(others, "others", **QUIET)
     assert "near copies of" not in tfrecorder.preview("others", progress=False).page
@@ -309,7 +309,7 @@ def test_what_counts_copies_gives_the_same_numbers(tmp_path: Path) -> None:
         assert "3 exact (same bytes); `tfrecorder duplicates out` compares pictures" in str(said)
     preview = tfrecorder.preview("out", progress=False)
     assert preview.as_dict()["copies"] == counts
-    assert f"Copies: {words}" in preview.page
+    assert f"Copies among all 13 records: {words}" in preview.page
     found = tfrecorder.duplicates("out", progress=False)
     assert found.attrs["copies"] == counts
     assert found["group"].duplicated().sum() == 6  # those to remove: no scene

@@ -189,16 +189,6 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
                 found=_found(copies),
                 remedies=("duplicates", "remove"),
             )
-    counts = (gathered.near or duplicates).counts
-    if counts.exact or counts.near or counts.scene:
-        yield Remark(
-            f"Copies: {counts.words()}.",
-            "duplicates",
-            "warning" if counts.exact or counts.near else "note",
-            kind="copies",
-            found=_found([*_copies(duplicates.repeats), *itertools.chain(*gathered.near_pairs)]),
-            remedies=("duplicates",),
-        )
     contrary = [group for group in duplicates.groups if len(group.labels) > 1]
     if contrary:
         images = counted(len(contrary), "image has", "images have")
@@ -210,11 +200,21 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
             found=_found(_copies(contrary)),
             remedies=("look",),
         )
-    if not duplicates.groups and splits:
+    if splits:
+        counts = (gathered.near or duplicates).counts
         compared = counted(sum(duplicates.compared.values()), "record")
         partly = f"the {compared} compared, of {duplicates.records:,}"
         among = f"all {compared}" if duplicates.complete else partly
-        yield Remark(f"No image appears twice among {among}.", "duplicates", "note")
+        is_odd = counts.exact or counts.near
+        copies = [*_copies(duplicates.repeats), *itertools.chain(*gathered.near_pairs)]
+        yield Remark(
+            f"Copies among {among}: {counts.words()}.",
+            "duplicates",
+            "warning" if is_odd else "note",
+            kind="copies" if is_odd else "",
+            found=_found(copies) if is_odd else (),
+            remedies=("duplicates",) if is_odd else (),
+        )
 
 
 def _near_copies(gathered: Gathered) -> Iterator[Remark]:

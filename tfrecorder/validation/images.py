@@ -340,17 +340,8 @@ def _one_split(
     return splits
 
 
-#: The codes of copies: whether of a known image, with the same bytes, in another split.
-_CODES = {
-    (False, False, False): "near_copy",
-    (False, False, True): "near_leakage",
-    (False, True, False): "exact_copy",
-    (False, True, True): "exact_leakage",
-    (True, False, False): "near_there",
-    (True, False, True): "near_there_leakage",
-    (True, True, False): "same_bytes",
-    (True, True, True): "same_bytes_leakage",
-}
+#: The codes of copies that are no leakage.
+_IN_ONE_SPLIT = {"exact": "exact_copy", "near": "near_copy", "near_there": "near_there"}
 
 
 def _of_copies(
@@ -385,17 +376,17 @@ def _of_copies(
             return repr(uris[place])
         return f"{dataset.uris[place]!r} (row {looks['row'][place]} there)"
 
-    keys = zip((again < 0).tolist(), exact[again.index].tolist(), leaks.tolist(), strict=True)
-    codes = np.array([*map(_CODES.__getitem__, keys)], object)
-    for code in dict.fromkeys(_CODES.values()):
-        copies = again[codes == code]
-        words = "looks like" if code.startswith("near") else "has the bytes of"
-        messages = [
-            f"{uris[row]!r} in {splits[row]} {words} {named(other)} in {splits[other]}"
-            for row, other in zip(copies.index.tolist(), copies, strict=True)
-        ]
-        rows = [*copies.index]
-        earlier = [of for of in copies.tolist() if of >= 0]
+    kinds = np.where(again < 0, "near_there", np.where(exact[again.index], "exact", "near"))
+    for (kind, leak), copies in again.groupby([kinds, leaks]):
+        code = f"{kind}_leakage" if leak else _IN_ONE_SPLIT[str(kind)]
+        rows = copies.index.tolist()
+        others_of = copies.tolist()
+        messages = []
+        for row, other in zip(rows, others_of, strict=True):
+            words = "has the bytes of" if exact[row] else "looks like"
+            of = f"{named(other)} in {splits[other]}"
+            messages.append(f"{uris[row]!r} in {splits[row]} {words} {of}")
+        earlier = [] if kind == "near_there" else others_of
         yield Finding(code, rows, name, uris[rows].tolist(), messages, earlier)
 
 
