@@ -325,7 +325,8 @@ def exact_copies(
         image: the column.
         since: only rows of the source from this number on count.
     """
-    if sum(newest.dataset.history.origins.values()) > MOST_COMPARED:
+    records = sum(newest.dataset.history.origins.values())
+    if not newest.shards or records > MOST_COMPARED:
         return None, None
     of = source_of(image)
     columns = [REJECT_OF.reason, SHARD_SPLIT, SOURCE_ID, of.bytes, of.crc32c]
