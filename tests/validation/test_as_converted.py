@@ -68,6 +68,11 @@ def test_of_pictures_of_every_form() -> None:
     assert {"cmyk", "alpha", "depth", "frames"} <= {*noted}
 
 
+def test_transparency_is_read_if_all_images_have_it() -> None:
+    GREY.convert("RGBA").save("alpha.png")
+    assert agree(pd.DataFrame({"image_uri": ["alpha.png"], "split": "TRAIN"})) == ({}, {})
+
+
 def test_of_masks() -> None:
     GREY.save("photo.png")
     with_exif(GREY, "turned.png")

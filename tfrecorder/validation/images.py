@@ -168,7 +168,8 @@ def look_at_files(
                 if word in known and plane is not None:
                     rows.append(row)
                     messages.append(form.format(uris.at[row, first], *plane.size, *plane.pixels))
-            findings.append(Finding(code, rows, first, uris[first][rows].tolist(), messages))
+            if word != "alpha" or len(rows) < len(planes) - planes.count(None):  # else it is read
+                findings.append(Finding(code, rows, first, uris[first][rows].tolist(), messages))
         was_open = checked.unassigned
         splits = checked.frame[SPLIT_COLUMN].astype(object)
         looks = looks.assign(split=splits, open=was_open, content=pd.array(contents, "Int64"))
@@ -227,7 +228,8 @@ def thumbnails(
                 pixels = decode(read(str(name), row, uri), 3, least=_THUMBNAIL)
                 picture = Picture.fromarray(pixels)
                 picture.thumbnail(_THUMBNAIL)
-                picture.save(data := io.BytesIO(), "JPEG")
+                data = io.BytesIO()
+                picture.save(data, "JPEG")
                 small[row] = data.getvalue()
     return small
 
@@ -437,8 +439,10 @@ def _row_check(
                     depth,
                 )
                 words += file.reduced
-                words += ("oriented",) * (file.orientation != 1 and name in images)
-                words += ("suspect",) * (file.warning is not None)
+                if file.orientation != 1 and name in images:
+                    words += ("oriented",)
+                if file.warning is not None:
+                    words += ("suspect",)
                 if is_first:
                     content = content_of(len(data), google_crc32c.value(data))
                 if (of := read.get(image_by_mask.get(name, ""))) is not None:
@@ -446,7 +450,9 @@ def _row_check(
                     stored = stored_mask(
                         fields[name], file, Placed(of, of, None), mask, budget.room
                     )
-                    words += (*mask.words, *["mask"] * stored.is_of_colours)
+                    words += mask.words
+                    if stored.is_of_colours:
+                        words += ("mask",)
                 read[name] = file
             except Reject as reject:
                 faults[name] = reject
