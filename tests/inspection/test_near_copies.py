@@ -277,7 +277,8 @@ def test_a_preview_shows_near_copies_side_by_side_and_names_the_leak() -> None:
     assert "near copies of" not in tfrecorder.preview("others", progress=False).page
 
 
-def test_what_counts_copies_gives_the_same_numbers(tmp_path: Path) -> None:
+def copies_of_each_kind() -> pd.DataFrame:
+    """Photographs, and exact copies, near ones and scenes: three of each."""
     images = [Image.open(photo).convert("RGB") for photo in PHOTOS[3:35:8]]
     names = [saved(image, f"{number}.jpg", quality=90) for number, image in enumerate(images)]
     for name in ("same.jpg", "third.jpg"):
@@ -289,7 +290,11 @@ def test_what_counts_copies_gives_the_same_numbers(tmp_path: Path) -> None:
         scene = images[3].copy()
         ImageDraw.Draw(scene).ellipse((left, 40, left + 40, 80), "red")
         names.append(saved(scene, f"{left}.jpg", quality=90))
-    frame = pd.DataFrame({"image_uri": names, "split": ["TRAIN"] * 8 + ["TEST"] * 5})
+    return pd.DataFrame({"image_uri": names, "split": ["TRAIN"] * 8 + ["TEST"] * 5})
+
+
+def test_what_counts_copies_gives_the_same_numbers() -> None:
+    frame = copies_of_each_kind()
     counts = {"exact": 3, "near": 3, "scene": 3}
     words = "3 exact (same bytes), 3 near (same picture), 3 of the same scene"
 
@@ -314,6 +319,11 @@ def test_what_counts_copies_gives_the_same_numbers(tmp_path: Path) -> None:
     assert found.attrs["copies"] == counts
     assert found["group"].duplicated().sum() == 6  # those to remove: no scene
     assert words in invoke("duplicates", "out").stderr
+
+
+@pytest.mark.slow
+def test_copies_of_what_is_there_are_counted_beside_it() -> None:
+    frame = copies_of_each_kind()
     tfrecorder.convert(frame[:6], "part", **QUIET)
     rest = tfrecorder.validate(frame, check_images=True, against="part", progress=False)
     assert rest.attrs["copies"] == {"exact": 1, "near": 3, "scene": 3}
