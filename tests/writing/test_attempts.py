@@ -390,7 +390,8 @@ def test_a_worker_goes_on_where_the_same_plan_was_staged_once_more(staged):
     writer.setup()
     moved = plan.with_rows(base=f"{plan.rows.base}/elsewhere")
     storage.publish_bytes(str(staged), layout.PLAN, moved.to_json())
-    assert [done.shard for done in writer.process((0,))] == [plan.layout.shards[0].name]
+    [written] = writer.process((0,))
+    assert [done.shard for done in written] == [plan.layout.shards[0].name]
 
 
 @pytest.mark.slow

@@ -113,6 +113,8 @@ def beam_flags(options: ConvertOptions) -> list[str]:
         OptionError: Beam has no such option, its value has the wrong type, or a conversion does not
             work with it; one error names them all.
     """
+    if not options.runner_options:
+        return []
     from apache_beam.options.pipeline_options import PipelineOptions
 
     parsers: list[Any] = []
@@ -125,7 +127,7 @@ def beam_flags(options: ConvertOptions) -> list[str]:
     # Which option gives each value of Beam's, under any of its names.
     own = {name: getattr(options, name) for name in OWN}
     given = {name: spelled(name, value) for name, value in own.items() if value is not None}
-    for name, value in (options.runner_options or {}).items():
+    for name, value in options.runner_options.items():
         written = _written(parser, name, value)
         reason = refusal(name, value, runner)
         first = given.setdefault(_one_value_of(parser, name), name)

@@ -2,6 +2,9 @@
 
     shard numbers ──► Reshuffle ──► WriteShards ──► gather done-records ──► Commit
 
+Where one worker writes all shards, nothing is shuffled or gathered: for a few images, these two
+would take as long as the conversion.
+
 Apart from the launchers, nothing else in this package imports Beam.  An element is the numbers of
 some shards; everything about them is in the plan that is staged in the output directory.
 """
@@ -22,7 +25,7 @@ COUNTED = ("rows", "records", "rejects", "input_bytes", "bytes", "retries")
 
 
 class WriteShards(beam.DoFn):
-    """Shard numbers -> a DoneRecord each.  Writes shards, skips those that are done."""
+    """Shard numbers -> the DoneRecords of all.  Writes shards, skips those that are done."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -33,11 +36,11 @@ class WriteShards(beam.DoFn):
         # Beam's `Shared` keeps one pool per process for all its DoFns.
         self._worker = Worker(self._task, lambda make: self._shared.acquire(make))
 
-    def process(self, numbers: tuple[int, ...]) -> Iterator[DoneRecord]:
-        for done in self._worker.write(numbers):
-            for name, counter in self._counters.items():
-                counter.inc(getattr(done, name))
-            yield done
+    def process(self, numbers: tuple[int, ...]) -> Iterator[list[DoneRecord]]:
+        written = list(self._worker.write(numbers))
+        for name, counter in self._counters.items():
+            counter.inc(sum(getattr(done, name) for done in written))
+        yield written
 
 
 class Commit(beam.DoFn):
@@ -68,17 +71,24 @@ def build(
         max_reject_fraction: as for `commit`.
         together: all shards go to one worker, one after the other; else each to one that is free.
     """
-    elements = [tuple(range(shards))] if together else [(number,) for number in range(shards)]
+    write = "WriteShards" >> beam.ParDo(WriteShards(task))
+    finish_all = "Commit" >> beam.ParDo(Commit(task, float(max_reject_fraction)))
+    if together:
+        numbers = pipeline | "ShardNumbers" >> beam.Create([tuple(range(shards))])
+        numbers | write | finish_all
+        return
     (
         pipeline
-        | "ShardNumbers" >> beam.Create(elements)
+        | "ShardNumbers" >> beam.Create([(number,) for number in range(shards)])
         # tuple[int, ...]
         | "Spread" >> beam.Reshuffle()
         # tuple[int, ...]
-        | "WriteShards" >> beam.ParDo(WriteShards(task))
+        | write
+        # list[DoneRecord]
+        | "EachDone" >> beam.FlatMap(iter)
         # DoneRecord
         # Without defaults: they would come through a second branch, as a side input.
         | "GatherDone" >> beam.combiners.ToList().without_defaults()
         # list[DoneRecord]
-        | "Commit" >> beam.ParDo(Commit(task, float(max_reject_fraction)))
+        | finish_all
     )
