@@ -93,8 +93,39 @@ def frame(parts: Sequence[bytes]) -> list[bytes]:
     for part in parts:
         crc = google_crc32c.extend(crc, part)
         size += len(part)
-    header = _HEADER.pack(size, masked_crc(google_crc32c.value(_LENGTH.pack(size))))
-    return [header, *parts, _CRC.pack(masked_crc(crc))]
+    return [_header(size), *parts, _CRC.pack(masked_crc(crc))]
+
+
+def _header(size: int) -> bytes:
+    return _HEADER.pack(size, masked_crc(google_crc32c.value(_LENGTH.pack(size))))
+
+
+def crc_of_data(parts: Sequence[bytes]) -> int:
+    """The CRC32C of a framed record's data, as its footer has it.
+
+    >>> crc_of_data(frame([b"abc"])) == google_crc32c.value(b"abc")
+    True
+    """
+    rotated = _CRC.unpack(parts[-1][-FOOTER_BYTES:])[0] - 0xA282EAD8 & 0xFFFFFFFF
+    return (rotated << 15 | rotated >> 17) & 0xFFFFFFFF
+
+
+def framed_crcs(crcs: np.ndarray, sizes: np.ndarray) -> list[int]:
+    """The CRC32Cs of framed records, from those of their data.
+
+    Args:
+        sizes: in bytes, with the framing.
+
+    >>> record = b"".join(frame([b"abc"]))
+    >>> one = np.array([google_crc32c.value(b"abc")]), np.array([len(record)])
+    >>> framed_crcs(*one) == [google_crc32c.value(record)]
+    True
+    """
+    sizes = sizes - FRAMING_BYTES
+    headers = np.array([google_crc32c.value(_header(size)) for size in sizes.tolist()], np.int64)
+    before = (_shifted_crcs(headers, sizes) ^ crcs).tolist()
+    pairs = zip(before, crcs.tolist(), strict=True)
+    return [google_crc32c.extend(one, _CRC.pack(masked_crc(crc))) for one, crc in pairs]
 
 
 #: Where a record begins, and its size in bytes with the framing.
@@ -376,12 +407,16 @@ def joined_crc(crcs: np.ndarray, sizes: np.ndarray) -> int:
     ends = np.cumsum(sizes, dtype=np.int64)
     if not len(ends):
         return 0
-    behind = ends[-1] - ends
-    shares = crcs.astype(np.int64)
-    for bit in range(0, int(behind[0]).bit_length(), _DIGIT_BITS):
-        digit = (behind >> bit) % _DIGITS
-        shares = _looked_up(_crc_tables_of_digit(bit), shares, digit * 256)
+    shares = _shifted_crcs(crcs.astype(np.int64), ends[-1] - ends)
     return int(np.bitwise_xor.reduce(shares))
+
+
+def _shifted_crcs(shares: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """`shifted_crc` of many, each by its own size."""
+    for bit in range(0, int(sizes.max(initial=0)).bit_length(), _DIGIT_BITS):
+        digit = (sizes >> bit) % _DIGITS
+        shares = _looked_up(_crc_tables_of_digit(bit), shares, digit * 256)
+    return shares
 
 
 #: Bits of a size that are looked up together: more would take larger tables than a core's cache.

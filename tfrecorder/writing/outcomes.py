@@ -24,7 +24,7 @@ from tfrecorder.format.layout import (
     source_of,
 )
 from tfrecorder.format.plan import Plan
-from tfrecorder.format.tfrecord import joined_crc
+from tfrecorder.format.tfrecord import framed_crcs, joined_crc
 from tfrecorder.images.fingerprint import UNKNOWN, Look, fingerprints_of
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID
@@ -68,7 +68,7 @@ class RecordAt(NamedTuple):
         row: its row's number.
         offset, size: where it is in the shard, and how long, with its framing.
         warning: of the decoder; "" if there is none.
-        crc32c: of its bytes, with the framing.
+        crc32c: of its data, without the framing.
     """
 
     row: int
@@ -94,6 +94,7 @@ class Outcomes:
         self._looks: list[tuple[int, Look]] = []  # by where their facts end
         self._looks_bytes = 0
         self._reduced: list[str] = []
+        self._are_framed = False  # the checksums of records
 
     def __len__(self) -> int:
         return len(self._cells) // len(_OF_ROW)
@@ -120,6 +121,7 @@ class Outcomes:
         Returns:
             How many of the records have a decoder's warning.
         """
+        self._are_framed = True
         is_record = rows.column(COPY_OF.size).to_numpy() >= 0
         places = np.full((3, len(rows)), -1)
         places[:, is_record] = (np.cumsum(sizes) - sizes, sizes, crcs)
@@ -164,12 +166,24 @@ class Outcomes:
         self._looks = []
         self._looks_bytes = 0
 
+    def _add_framing(self) -> None:
+        """Make the checksums of records those of their bytes: of all at once, in no time."""
+        if self._are_framed:
+            return
+        self._are_framed = True
+        sizes = np.array(self._of_rows(RECORD_OF.size))
+        crcs = np.array(self._of_rows(RECORD_OF.crc32c))
+        has_record = sizes >= 0
+        crcs[has_record] = framed_crcs(crcs[has_record], sizes[has_record])
+        self._cells[_OF_ROW.index(RECORD_OF.crc32c) :: len(_OF_ROW)] = crcs.tolist()
+
     def _of_rows(self, name: str) -> list[int | str]:
         """The cells of a column of `_OF_ROW`."""
         return self._cells[_OF_ROW.index(name) :: len(_OF_ROW)]
 
     def crc32c(self) -> int:
         """That of all records, one after the other: a shard's, without another pass over it."""
+        self._add_framing()
         sizes = np.array(self._of_rows(RECORD_OF.size))
         crcs = np.array(self._of_rows(RECORD_OF.crc32c))
         has_record = sizes >= 0
@@ -198,6 +212,7 @@ class Outcomes:
                 "committed. This must not happen: please report it."
             )
         self._add_fingerprints()
+        self._add_framing()
         planned = dict(zip(rows.column_names, rows.columns, strict=True))
         left_out = (*COPY_OF, CHANGE)
         columns = {name: column for name, column in planned.items() if name not in left_out}

@@ -244,7 +244,7 @@ class RowLoader:
         planned: PlannedRow,
     ) -> Loaded | Rejected:
         """As `load`, with another reader of files."""
-        stated = planned.stated
+        stated = planned.stated if self._boxes else (0, 0)
         if any(map(is_fact, planned.values)):
             reject = planned_reject(planned)
             if reject is not None:

@@ -22,7 +22,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import COPY_OF, Shard, source_of
 from tfrecorder.format.plan import Plan, PlanKind
-from tfrecorder.format.tfrecord import joined_crc
+from tfrecorder.format.tfrecord import crc_of_data, joined_crc
 from tfrecorder.output.staging import Footer, read_row_group, row_blocks
 from tfrecorder.output.status import ShardProgress
 from tfrecorder.schema.fields import Field, class_field, primary_image
@@ -65,6 +65,7 @@ class Pool:
         folders: those that images were read from.
         places: limit the shards under way, and so memory and disk, however many are asked for.
         budget: memory for the images that must be decoded whole.
+        waiting: bytes of records that may wait for their turn.
     """
 
     executor: Executor
@@ -72,6 +73,7 @@ class Pool:
     folders: storage.FoldersRead = field(default_factory=storage.FoldersRead)
     places: Semaphore = field(default_factory=lambda: Semaphore(SIDE_BY_SIDE))
     budget: Budget = field(default_factory=lambda: Budget(spare_bytes(DECODING_BYTES)))
+    waiting: int = field(default_factory=lambda: spare_bytes(WAITING_BYTES))
 
 
 def default_threads(plan: Plan, processes: int = 1) -> int:
@@ -168,7 +170,7 @@ class ShardWriter:
                 ahead=TASKS_AHEAD * pool.threads * together,
                 together=together,
                 weigh=_weigh,
-                weight=spare_bytes(WAITING_BYTES),
+                weight=pool.waiting,
             )
 
     def _write_rows(self, outcomes: list[Loaded | Rejected]) -> None:
@@ -237,10 +239,9 @@ class Tally:
         for column, levels in outcome.levels.items():
             self.levels[column].update(levels)
         unseen = [word for _, image in outcome.images for word in image.reduced]
-        self.reduced.update(unseen)
-        crc = 0
-        for part in outcome.parts:
-            crc = google_crc32c.extend(crc, part)
+        if unseen:
+            self.reduced.update(unseen)
+        crc = crc_of_data(outcome.parts)
         self.outcomes.add_record(
             RecordAt(outcome.row.row, self.bytes, outcome.size, warning, crc),
             unseen,
