@@ -59,6 +59,22 @@ def test_a_conversion_goes_through_without_tensorflow():
 
 
 @pytest.mark.slow
+def test_a_conversion_on_this_machine_loads_no_client_of_a_store():
+    code = f"from tfrecorder import parts; parts.stage({str(CSV)!r}, 'out'); "
+    code += "parts.work('out'); parts.commit('out')"
+    clients = (
+        "google.cloud.storage",
+        "google.auth",
+        "google.api_core",
+        "grpc",
+        "obstore",
+        "fsspec",
+    )
+    assert attempts_of(code, (*TENSORFLOW, *BEAM, *clients, "requests", "jinja2")) == []
+    assert Path("out/dataset_info.json").exists()
+
+
+@pytest.mark.slow
 def test_reading_goes_through_without_beam(dataset):
     code = f"import tfrecorder; next(iter(tfrecorder.load({str(dataset)!r})['TRAIN']))"
     assert attempts_of(code, BEAM) == []

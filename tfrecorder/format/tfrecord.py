@@ -67,13 +67,16 @@ class CorruptRecordError(ValueError):
         return f"record at byte {self.offset}: {self.fault}"
 
 
+_MASK = 0xA282EAD8
+
+
 def masked_crc(crc: int) -> int:
     """A CRC32C as TFRecord stores it: rotated right by 15 bits, plus a constant, modulo 2**32.
 
     >>> hex(masked_crc(0))
     '0xa282ead8'
     """
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + _MASK) & 0xFFFFFFFF
 
 
 def frame(parts: Sequence[bytes]) -> list[bytes]:
@@ -106,7 +109,7 @@ def crc_of_data(parts: Sequence[bytes]) -> int:
     >>> crc_of_data(frame([b"abc"])) == google_crc32c.value(b"abc")
     True
     """
-    rotated = _CRC.unpack(parts[-1][-FOOTER_BYTES:])[0] - 0xA282EAD8 & 0xFFFFFFFF
+    rotated = _CRC.unpack(parts[-1][-FOOTER_BYTES:])[0] - _MASK & 0xFFFFFFFF
     return (rotated << 15 | rotated >> 17) & 0xFFFFFFFF
 
 
