@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # pip would compile every file that it installs, which takes most of its time; Python compiles what
 # is imported.
-INSTALL := -m pip install --quiet --no-compile
+INSTALL := $(INSTALL) --no-compile
 
 .PHONY: help demo test test-slow lint format docs plots package requirements bench bench-peers interop engines torture clean
 
@@ -79,9 +79,9 @@ package: $(VENV)/installed-dev
 
 requirements: $(VENV)/installed-dev
 	$(BIN)/python $(INSTALL) uv
-	echo "setuptools>=69" > build.in
+	echo "setuptools>=77" > build.in
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.12 --generate-hashes \
-	  --no-header --no-annotate --no-emit-index-url setup.py build.in --output-file pinned.txt
+	  --no-header --no-annotate --no-emit-index-url pyproject.toml build.in --output-file pinned.txt
 	{ head -1 scripts/requirements.txt; cat pinned.txt; } > requirements.new
 	mv requirements.new scripts/requirements.txt
 	rm build.in pinned.txt
@@ -104,42 +104,42 @@ torture: $(VENV)/installed-dev
 	PYTHONPATH=tests $(BIN)/python -m torture.run
 	WHOLE_SWEEPS=1 $(BIN)/python -m pytest -n 3 --dist loadfile -m slow
 
-$(VENV)/installed: setup.py tfrecorder/version.py
+$(VENV)/installed: pyproject.toml tfrecorder/version.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(INSTALL) --upgrade pip
 	$(BIN)/python $(INSTALL) --editable ".[all]"
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
-	$(BIN)/python $(INSTALL) --editable ".[dev]"
+	$(BIN)/python $(INSTALL) --editable ".[all]" --group dev
 	touch $@
 
 # Apart: PyTorch and what else others need is large, and decides on versions that we share.
 # mosaicml-streaming asks for older ones than we have, and runs with ours.
-$(PEERS)/installed: setup.py tfrecorder/version.py benchmarks/requirements.txt
+$(PEERS)/installed: pyproject.toml tfrecorder/version.py benchmarks/requirements.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python $(INSTALL) --upgrade pip
-	$(PEERS)/bin/python $(INSTALL) --editable ".[dev]" -r benchmarks/requirements.txt
+	$(PEERS)/bin/python $(INSTALL) --editable ".[all]" --group dev -r benchmarks/requirements.txt
 	$(PEERS)/bin/python $(INSTALL) --no-deps mosaicml-streaming
 	touch $@
 
 # Apart: what .ci/run does not install, because an engine or a peer alone is over 100 MB.
 # Spark also needs Java 17 or later: apt-get install default-jre-headless.
-$(ENGINES)/installed: setup.py tfrecorder/version.py
+$(ENGINES)/installed: pyproject.toml tfrecorder/version.py
 	$(PYTHON) -m venv $(ENGINES)
 	$(ENGINES)/bin/python $(INSTALL) --upgrade pip
-	$(ENGINES)/bin/python $(INSTALL) --editable ".[dev]" "ray>=2.40" "pyspark>=4" torch torchvision ultralytics
+	$(ENGINES)/bin/python $(INSTALL) --editable ".[all]" --group dev "ray>=2.40" "pyspark>=4" torch torchvision ultralytics
 	touch $@
 
 # Apart: Datumaro asks for pandas 2, and for another Arrow than Beam.
-$(DATUMARO)/installed: setup.py tfrecorder/version.py
+$(DATUMARO)/installed: pyproject.toml tfrecorder/version.py
 	$(PYTHON) -m venv $(DATUMARO)
 	$(DATUMARO)/bin/python $(INSTALL) --upgrade pip
 	$(DATUMARO)/bin/python $(INSTALL) --editable ".[coco,datumaro]" hypothesis psutil pytest
 	touch $@
 
 # Apart: the Model Garden asks for an earlier TensorFlow.
-$(INTEROP)/installed: setup.py tfrecorder/version.py
+$(INTEROP)/installed: pyproject.toml tfrecorder/version.py
 	$(PYTHON) -m venv $(INTEROP)
 	$(INTEROP)/bin/python $(INSTALL) --upgrade pip
 	$(INTEROP)/bin/python $(INSTALL) --editable ".[beam,tensorflow]" tensorflow-datasets grain \
@@ -148,7 +148,7 @@ $(INTEROP)/installed: setup.py tfrecorder/version.py
 	touch $@
 
 $(VENV)/installed-docs: $(VENV)/installed
-	$(BIN)/python $(INSTALL) --editable ".[docs]"
+	$(BIN)/python $(INSTALL) --group docs
 	touch $@
 
 clean:

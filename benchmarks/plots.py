@@ -3,7 +3,7 @@
     plots.py [--results DIR] [--out DIR] [--png] [NAME ...]
 
 A plot whose results are not there is skipped with a word.  The same results give the same bytes.
-Needs matplotlib: `pip install -e .[docs]`, or `make plots`.
+Needs matplotlib: `pip install --group docs`, or `make plots`.
 """
 
 from __future__ import annotations

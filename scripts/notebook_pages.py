@@ -26,8 +26,6 @@ from helpers import notebooks  # noqa: E402
 
 _log = logging.getLogger("mkdocs.hooks.notebook_pages")
 
-#: A badge is a picture from another host, which the site does not fetch.
-_BADGE = re.compile(r"\[!\[([^]]+)\]\([^)]+\)\]")
 #: Colours of a terminal.
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
@@ -68,8 +66,8 @@ def pages() -> dict[str, str]:
 def _blocks(notebook: Any) -> Iterator[str]:
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            yield _BADGE.sub(r"[\1]", cell.source).replace("](../docs/", "](../")
-        elif "google.colab" not in cell.source:
+            yield cell.source.replace("](../docs/", "](../")
+        else:
             yield f"```python\n{cell.source}\n```"
             yield from map(_shown, cell.outputs)
 

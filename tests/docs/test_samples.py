@@ -92,12 +92,8 @@ def test_only_what_needs_a_cloud_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_is_small_has_its_badge_and_no_outputs(path: Path) -> None:
+def test_a_notebook_is_small_and_has_no_outputs(path: Path) -> None:
     notebook = read(path)
-    repository = site()["extra"]["repository"]
-    colab = f"https://colab.research.google.com/github/{repository}/blob/main/samples/{path.name}"
-    assert f"]({colab})" in notebook.cells[0].source
-    assert f"github.com/{repository}.git" in notebook.cells[1].source
     assert path.stat().st_size < 20_000
     assert all(not cell.outputs and cell.execution_count is None for cell in code_of(notebook))
 
