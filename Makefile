@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # pip would compile every file that it installs, which takes most of its time; Python compiles what
 # is imported.
-INSTALL := $(INSTALL) --no-compile
+INSTALL := -m pip install --quiet --no-compile
 
 .PHONY: help demo test test-slow lint format docs plots package requirements bench bench-peers interop engines torture clean
 

@@ -289,7 +289,7 @@ def _slopes(found: Mapping[str, Slope]) -> list[list[str]]:
                 f"{one.server * 1e3:.2f}",
                 f"{one.client / one.seconds:.2f}",
                 f"{one.server / one.seconds:.2f}",
-                f"{one.fixed:.2f}",
+                harness.fixed_words(one.fixed),
             ]
         )
     return rows

@@ -102,6 +102,11 @@ class Result:
         return statistics.median(values) if values else float("nan")
 
 
+def fixed_words(seconds: float) -> str:
+    """The fixed seconds of a slope, for a table: below zero they are the noise of the rounds."""
+    return f"{seconds:.2f}" if seconds >= 0.005 else "≈ 0"
+
+
 def parser(doc: str | None) -> argparse.ArgumentParser:
     """The command line of a benchmark: its docstring's first line, and where the data go."""
     made = argparse.ArgumentParser(description=(doc or "").splitlines()[0])

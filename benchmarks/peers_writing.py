@@ -133,7 +133,7 @@ def rows_of(found: Mapping[str, tuple[float, ...]]) -> list[list[str]]:
     rows = [["", "images/s", "ms CPU per image", "fixed s"]]
     for name, (rate, cpu, fixed) in found.items():
         shown = f"{name} (floor)" if name in FLOOR else name
-        rows.append([shown, f"{rate:,.0f}", f"{cpu:.3f}", f"{fixed:.2f}"])
+        rows.append([shown, f"{rate:,.0f}", f"{cpu:.3f}", harness.fixed_words(fixed)])
     return rows
 
 

@@ -227,7 +227,7 @@ def tables_of(results: Sequence[Result], sizes: tuple[int, int]) -> Tables:
         wall = statistics.median(slopes(results, name, sizes, "seconds"))
         cpu = statistics.median(slopes(results, name, sizes, "cpu"))
         start = fixed(results, name, sizes)
-        rows.append([name, f"{1 / wall:,.0f}", f"{cpu * 1e3:.3f}", f"{start:.2f}"])
+        rows.append([name, f"{1 / wall:,.0f}", f"{cpu * 1e3:.3f}", harness.fixed_words(start)])
     ratios = [["", "by seconds", "by CPU seconds"]]
     for name, peer in ((HEADER, BY_HAND), (DECODE, CHECK), (DECODE, CHECK_WRITE)):
         both = (ratio(results, name, peer, sizes, key) for key in ("seconds", "cpu"))

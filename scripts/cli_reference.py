@@ -40,8 +40,8 @@ command, repeat it.
 nothing:
 
 ```sh
-grep -v gravel flowers.csv | tfrecorder convert - no_gravel --base . --json > result.json
-tfrecorder convert flowers.csv other --dry-run
+grep -v gravel photos.csv | tfrecorder convert - few --base . --json > out.json
+tfrecorder convert photos.csv other --dry-run
 ```
 
 ## Completion
@@ -50,9 +50,9 @@ The Tab key completes commands, options and values after one line in your shell'
 
 <!-- not run: changes the shell that it is typed in -->
 ```sh
-eval "$(_TFRECORDER_COMPLETE=bash_source tfrecorder)"       # ~/.bashrc (Bash 4.4 or newer)
-eval "$(_TFRECORDER_COMPLETE=zsh_source tfrecorder)"        # ~/.zshrc
-_TFRECORDER_COMPLETE=fish_source tfrecorder | source        # ~/.config/fish/config.fish
+eval "$(_TFRECORDER_COMPLETE=bash_source tfrecorder)"  # ~/.bashrc (Bash 4.4+)
+eval "$(_TFRECORDER_COMPLETE=zsh_source tfrecorder)"   # ~/.zshrc
+_TFRECORDER_COMPLETE=fish_source tfrecorder | source   # ~/.config/fish/config.fish
 ```
 """
 

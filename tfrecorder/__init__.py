@@ -4,7 +4,7 @@ It checks every image before training does, loses no row, and continues where it
 Its readers are fast, in TensorFlow, Keras, PyTorch and JAX.
 
     >>> import pandas as pd, tfrecorder
-    >>> df = pd.read_csv("flowers.csv")                  # split,image_uri,label  # doctest: +SKIP
+    >>> df = pd.read_csv("photos.csv")                  # split,image_uri,label  # doctest: +SKIP
     >>> df.tensorflow.to_tfrecord(output_dir="out")      # checked, sharded  # doctest: +SKIP
     >>> train = tfrecorder.load("out", "TRAIN", batch_size=32, image_size=224)  # doctest: +SKIP
 

@@ -74,7 +74,7 @@ def stage(
         TfrecorderError: what `tfrecorder.convert` raises before its launch.
 
     Example:
-        >>> tfrecorder.parts.stage("flowers.csv", "out", num_shards=64)  # doctest: +SKIP
+        >>> tfrecorder.parts.stage("photos.csv", "out", num_shards=64)  # doctest: +SKIP
         >>> tfrecorder.parts.work("out", part=(1, 2))                    # doctest: +SKIP
         >>> tfrecorder.parts.work("out", part=(2, 2))                    # doctest: +SKIP
         >>> tfrecorder.parts.commit("out")                               # doctest: +SKIP

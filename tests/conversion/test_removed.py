@@ -248,7 +248,7 @@ def test_verify_searches_for_a_list_of_uris_on_the_command_line() -> None:
     Path("gone.txt").write_text("img/2.png\nimg/3.png\n")
     good = invoke("verify", "out", "--absent", "gone.txt")
     assert good.exit_code == 0
-    assert "no file names any of 2 uris" in good.output
+    assert "of 2 uris, none appears in any file" in good.output
     Path("gone.txt").write_text("img/0.png\nimg/3.png\n")
     bad = invoke("verify", "out", "--absent", "gone.txt")
     assert bad.exit_code == 1

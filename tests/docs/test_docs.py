@@ -54,7 +54,6 @@ NEEDS = {
     "docs/stream-kafka.md": ["confluent_kafka"],
     "docs/interop.md": ["tensorflow_datasets"],
     "docs/hugging-face.md": ["datasets"],
-    "docs/ray-spark.md": ["ray", "pyspark"],
 }
 #: Set by `make interop`, whose environment has every tool that a block of a page needs.
 ALL_TOOLS = "INTEROP" in os.environ
@@ -71,10 +70,9 @@ _PYTHON = ("python", "setup")
 
 @pytest.fixture
 def _folder_of_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    """flowers.csv with its photographs, the samples of a clone, and the command on the PATH."""
+    """What is in samples/, where the pages begin; `samples` for README; the command on the PATH."""
     os.symlink(SAMPLES, "samples")
-    shutil.copy(SAMPLES / "photos.csv", "flowers.csv")
-    shutil.copytree(SAMPLES / "photos", "photos")
+    shutil.copytree(SAMPLES, ".", dirs_exist_ok=True)
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -146,6 +144,18 @@ def test_every_block_says_what_it_is(name: str) -> None:
     """A block without a language would be checked by nothing."""
     kinds = {block.language for block in blocks(PAGES[name])}
     assert kinds <= {"python", "sh", "setup", "text"}, name
+
+
+@pytest.mark.parametrize("name", CODE_PAGES)
+def test_code_fits_its_column(name: str) -> None:
+    """What is wider is cut on a laptop; an image in a text cannot be divided."""
+    lines = [
+        line
+        for one in blocks(PAGES[name])
+        if one.language in ("python", "sh")
+        for line in one.code.splitlines()
+    ]
+    assert not [line for line in lines if len(line) > 84 and "data:image" not in line]
 
 
 def test_a_block_that_is_not_run_says_why() -> None:

@@ -31,18 +31,18 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 def code_of(engine: str) -> str:
     """The block of the page for an engine."""
-    (block,) = (one for one in blocks(PAGES["docs/ray-spark.md"]) if one.needs == (engine,))
+    (block,) = (one for one in blocks(PAGES["docs/machines.md"]) if one.needs == (engine,))
     return block.code
 
 
 def assert_as_converted(engine: str) -> None:
-    tfrecorder.convert("flowers.csv", "whole", num_shards=16, progress=False)
+    tfrecorder.convert("photos.csv", "whole", num_shards=16, progress=False)
     assert public_files(OUTPUTS[engine]) == public_files("whole")
     assert tfrecorder.verify(OUTPUTS[engine]).ok
 
 
 def test_its_code_writes_the_bytes_of_convert(engine: str) -> None:
-    shutil.copy(SAMPLES / "photos.csv", "flowers.csv")
+    shutil.copy(SAMPLES / "photos.csv", "photos.csv")
     shutil.copytree(SAMPLES / "photos", "photos")
     process = start(code_of(engine))
     said, words = process.communicate(timeout=300)
@@ -52,7 +52,7 @@ def test_its_code_writes_the_bytes_of_convert(engine: str) -> None:
 
 
 def test_a_killed_worker_loses_nothing(engine: str, tmp_path: Path) -> None:
-    slow_frame(tmp_path / "images", shards=16).to_csv("flowers.csv", index=False)
+    slow_frame(tmp_path / "images", shards=16).to_csv("photos.csv", index=False)
     process = start(code_of(engine))
 
     def workers() -> list[int]:

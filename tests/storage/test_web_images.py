@@ -387,7 +387,7 @@ def test_a_stream_reads_them_and_reads_a_batch_again_that_was_killed(web: WebSer
 
 
 def test_tables_folders_and_outputs_are_not_on_the_web() -> None:
-    words = error_of(SourceError, "https://host/flowers.csv")
+    words = error_of(SourceError, "https://host/photos.csv")
     assert "https:// cannot be read: put the files on a disk or into a bucket first" in words
     words = error_of(OptionError, table("a.png"), "https://host/out")
     assert "a dataset cannot be written to https://" in words

@@ -94,7 +94,7 @@ def append(
     interrupted update, repeat the command.
 
     {SOURCE_HELP}""",
-    epilog="Example: tfrecorder update flowers.csv out --dry-run",
+    epilog="Example: tfrecorder update photos.csv out --dry-run",
 )
 @click.argument("source")
 @click.argument("directory")

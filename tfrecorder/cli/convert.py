@@ -50,7 +50,7 @@ def opened(source: str) -> Any:
     To continue an interrupted conversion, repeat the command.
 
     {SOURCE_HELP}""",
-    epilog="Example: tfrecorder convert flowers.csv out --num-shards 8",
+    epilog="Example: tfrecorder convert photos.csv out --num-shards 8",
 )
 @click.argument("source")
 @click.argument("output_dir")
@@ -76,7 +76,7 @@ def convert(
     The exit code is 1 if there are errors, and 0 if there are only warnings.
 
     {SOURCE_HELP}""",
-    epilog="Example: tfrecorder validate flowers.csv --check-images",
+    epilog="Example: tfrecorder validate photos.csv --check-images",
 )
 @click.argument("source")
 @click.option(
@@ -122,7 +122,7 @@ def validate(
     Pass the edited file to `tfrecorder convert --schema`.
 
     {SOURCE_HELP}""",
-    epilog="Example: tfrecorder schema flowers.csv > schema.yaml",
+    epilog="Example: tfrecorder schema photos.csv > schema.yaml",
 )
 @click.argument("source")
 @option_of("sep")
@@ -140,7 +140,7 @@ def schema(source: str, **options: Any) -> None:
 
     Reads only the directory, whatever runs the conversion, and changes nothing. The exit code is 1
     if the dataset is finished and a shard is missing or has the wrong size.""",
-    epilog="Example: tfrecorder status gs://my-bucket/flowers",
+    epilog="Example: tfrecorder status gs://my-bucket/photos",
 )
 @click.argument("directory")
 @json_option
@@ -178,7 +178,7 @@ def _part(
     the command.
 
     {SOURCE_HELP}""",
-    epilog="Example: tfrecorder stage flowers.csv out --num-shards 64",
+    epilog="Example: tfrecorder stage photos.csv out --num-shards 64",
 )
 @click.argument("source")
 @click.argument("output_dir")

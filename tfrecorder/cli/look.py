@@ -321,7 +321,7 @@ def card(
 
     Images stay byte for byte as they are stored, unless one format is asked for. To continue an
     interrupted export, repeat the command.""",
-    epilog="Example: tfrecorder export out flowers_coco --to coco",
+    epilog="Example: tfrecorder export out photos_coco --to coco",
 )
 @click.argument("directory")
 @click.argument("output_dir")

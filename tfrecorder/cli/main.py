@@ -161,12 +161,12 @@ def main() -> None:
     """A table or folder of images in, a training-ready TFRecord dataset out.
 
     \b
-    tfrecorder schema flowers.csv
-    tfrecorder validate flowers.csv
-    tfrecorder convert flowers.csv out
+    tfrecorder schema photos.csv
+    tfrecorder validate photos.csv
+    tfrecorder convert photos.csv out
     tfrecorder preview out
     tfrecorder append more.csv out
-    tfrecorder update flowers.csv out
+    tfrecorder update photos.csv out
     tfrecorder stream incoming out
     tfrecorder status out
     tfrecorder verify out

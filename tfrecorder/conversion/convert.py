@@ -100,7 +100,7 @@ def convert(
         KeyboardInterrupt: its message says how to continue.
 
     Example:
-        >>> result = tfrecorder.convert("flowers.csv", "out", num_shards=8)  # doctest: +SKIP
+        >>> result = tfrecorder.convert("photos.csv", "out", num_shards=8)  # doctest: +SKIP
     """
     chosen = ConvertOptions.of({"runner": runner, **options})
     conversion = Conversion(source, output_dir, chosen)

@@ -145,7 +145,7 @@ def update(
         TfrecorderError: otherwise as `tfrecorder.convert` raises them.
 
     Example:
-        >>> tfrecorder.update("flowers.csv", "out").changes.corrected  # doctest: +SKIP
+        >>> tfrecorder.update("photos.csv", "out").changes.corrected  # doctest: +SKIP
         12
     """
     given: dict[str, object] = {"runner": runner, **options}

@@ -69,7 +69,7 @@ def validate(
         DatasetError: `against` is not a finished dataset written by this package.
 
     Example:
-        >>> tfrecorder.validate("flowers.csv")  # doctest: +SKIP
+        >>> tfrecorder.validate("photos.csv")  # doctest: +SKIP
     """
     chosen = ConvertOptions.of(options, NOT_VALIDATED)
     for name in OF_IMAGES:

@@ -158,7 +158,7 @@ def export(
         DatasetError: the directory is not a whole dataset, or a record is damaged.
 
     Example:
-        >>> tfrecorder.export("out", "flowers_coco", to="coco")  # doctest: +SKIP
+        >>> tfrecorder.export("out", "photos_coco", to="coco")  # doctest: +SKIP
     """
     require(OneOf(*FORMS), to=to)
     require(OneOf(*IMAGE_FORMATS), image_format=image_format)

@@ -203,7 +203,7 @@ def status(directory: str | os.PathLike[str]) -> ConversionStatus:
         OutputError: another version of this package planned it.
 
     Example:
-        >>> print(tfrecorder.status("gs://my-bucket/flowers"))  # doctest: +SKIP
+        >>> print(tfrecorder.status("gs://my-bucket/photos"))  # doctest: +SKIP
     """
     where = given_directory("directory", directory)
     with storage.failing_as(DatasetError, where):

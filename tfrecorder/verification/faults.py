@@ -146,7 +146,7 @@ class VerificationReport(Report):
             f"{self._source_words()}"
         )
         if self.absent and not any(fault.code == "named" for fault in self.found):
-            checked += f"; no file names any of {counted(self.absent, 'uri')}"
+            checked += f"; of {counted(self.absent, 'uri')}, none appears in any file"
         if self.ok:
             return f"{self.directory}: all is well: {checked}"
         faults = len(self.found)

@@ -107,7 +107,7 @@ def _output_faults(output_dir: str, options: ConvertOptions) -> Iterator[OptionE
             "output_dir",
             output_dir,
             "it is a path on this machine, which workers cannot reach: give a folder in a bucket, "
-            "such as gs://my-bucket/flowers.",
+            "such as gs://my-bucket/photos.",
         )
     elif kind != "gs" and not _brings_packages(options):
         yield OptionError.of("output_dir", output_dir, _needs_packages(kind))

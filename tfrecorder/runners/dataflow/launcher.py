@@ -83,7 +83,7 @@ class Settings:
 def bucket_of(path: str) -> str:
     """The bucket of a gs:// path.
 
-    >>> bucket_of("gs://bucket/flowers")
+    >>> bucket_of("gs://bucket/photos")
     'bucket'
     """
     return path.removeprefix("gs://").partition("/")[0]
