@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers.doc_pages import DOCS, site
+from helpers.doc_pages import DOCS
 from helpers.notebooks import NOTEBOOKS, code_of, executed, is_left_out, read, running_kernel
 from jupyter_client.manager import KernelManager
 from support import SAMPLES, skip_without
