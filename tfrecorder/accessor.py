@@ -28,6 +28,9 @@ class TensorFlowAccessor:
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
 
+    def __repr__(self) -> str:
+        return "<df.tensorflow: validate, preview, to_tfrecord>"
+
     @takes(ValidateKeywords, ConvertOptions)
     def validate(
         self,

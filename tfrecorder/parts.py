@@ -83,7 +83,7 @@ def stage(
     return job.stage_only(Conversion(source, output_dir, chosen))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PartResult(Report):
     """What one call of `work` did.
 

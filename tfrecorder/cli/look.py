@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import sys
 import tempfile
 import webbrowser
 from pathlib import Path
@@ -32,7 +34,7 @@ from tfrecorder.cli.output import (
     result_options,
     show,
 )
-from tfrecorder.display.tables import counted, one_line, readable_bytes, text_table
+from tfrecorder.display.tables import counted, cut, one_line, readable_bytes, text_table
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.loading.options import BenchmarkOptions, benchmark_options
@@ -220,7 +222,11 @@ def inspect(
     if as_csv:
         click.echo(csv_of(table), nl=False)
         return
-    click.echo("\n".join(text_table(_cells(table))))
+    lines = text_table(_cells(table))
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        lines = [cut(line, width) for line in lines]
+    click.echo("\n".join(lines))
     if output_dir is not None:
         click.echo(f"\n{counted(len(table), 'record')} written to {output_dir}")
 
@@ -234,7 +240,14 @@ def _cells(table: pd.DataFrame) -> list[list[str]]:
     shown = table[[name for name in (*_FIRST, *others, *last) if name in table]]
     # Without the prefix that all of them share.
     head = [_SHORT.get(name, name.removeprefix("image/")) for name in map(str, shown)]
-    return [head, *([one_line(str(cell)) for cell in row] for row in shown.to_numpy().tolist())]
+    return [head, *([one_line(_cell(value)) for value in row] for row in shown.to_numpy().tolist())]
+
+
+def _cell(value: Any) -> str:
+    """A value to look at: four digits of a float32, alone or in a list, tell enough."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_cell, value))}]"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 @click.command(

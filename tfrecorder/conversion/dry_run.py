@@ -48,7 +48,7 @@ class PlannedSplit:
     bytes: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class DryRun(Summary, Report):
     """What a job would write, and what it says of itself in the words of its result.
 

@@ -28,7 +28,7 @@ from tfrecorder.writing.commit import abandon, complete, take_back
 from tfrecorder.writing.manifest import plan_back, plan_without, taken_by, taken_number
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class UndoResult(Report):
     """What `undo` abandoned or took back, or with `dry_run` would.
 

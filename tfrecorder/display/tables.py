@@ -80,6 +80,10 @@ def escaped(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
+#: The most letters of a value's line in a REPL, without its class.
+_REPR = 130
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of cells, the first the header, and a line below them, "" for none."""
@@ -88,7 +92,17 @@ class Table:
     below: str = ""
 
 
-class Report:
+class OneLine:
+    """A value that is one line in a REPL, a log or a debugger; `print` shows all of it."""
+
+    def _in_a_line(self) -> str:
+        return str(self).partition("\n")[0]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {one_line(self._in_a_line(), _REPR)}>"
+
+
+class Report(OneLine):
     """A value that prints itself, also in a notebook, as a headline, tables and notes."""
 
     #: What `as_dict` adds to the fields.
@@ -104,6 +118,9 @@ class Report:
 
     def _headline(self) -> str:
         raise NotImplementedError
+
+    def _in_a_line(self) -> str:
+        return self._headline()
 
     def _tables(self) -> list[Table]:
         return []

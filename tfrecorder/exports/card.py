@@ -412,7 +412,7 @@ NOT_OF_A_CARD = dict.fromkeys(
 _PIECE = 2**20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Card(Report):
     """What `card` wrote.
 

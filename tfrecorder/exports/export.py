@@ -61,7 +61,7 @@ _MARK = f"{layout.PRIVATE}/export.json"
 _JPEG = (".jpg", ".jpeg", ".jpe", ".jfif")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Exported(Report):
     """What `export` wrote.
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import google_crc32c
 
-from tfrecorder.display.tables import counted
+from tfrecorder.display.tables import OneLine, counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import Document, seal, unseal
@@ -346,8 +346,8 @@ _BATCH = "stream"
 COUNTS = ("added", "corrected", "moved", "removed", "rejected")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogEntry:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LogEntry(OneLine):
     """What one commit did; as text a line.
 
     Attributes:

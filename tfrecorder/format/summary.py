@@ -88,7 +88,7 @@ NOT_STORED = "not stored: "
 UPRIGHT = "upright: "
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Summary:
     """What is to be known of an operation beyond what its shards hold.
 

@@ -94,7 +94,7 @@ _NOTEBOOK_HEIGHT = 720
 MOST_ROWS = 200
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Preview(Report):
     """A page that shows a dataset; in a notebook it shows itself.
 
@@ -414,7 +414,7 @@ class FrameRow:
     fault: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FramePreview(Report):
     """Some images of a frame, which a notebook shows.
 

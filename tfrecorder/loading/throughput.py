@@ -20,6 +20,7 @@ import numpy as np
 
 from tfrecorder import storage
 from tfrecorder.display.bars import watched
+from tfrecorder.display.tables import OneLine
 from tfrecorder.errors import DatasetError
 from tfrecorder.loading.load import loaded
 from tfrecorder.loading.options import BenchmarkOptions, LoadOptions, benchmark_options
@@ -115,8 +116,8 @@ WARM_UP_SECONDS = 2.0
 _BLOCK_BYTES = 512
 
 
-@dataclass(frozen=True)
-class Throughput:
+@dataclass(frozen=True, repr=False)
+class Throughput(OneLine):
     """One measurement.
 
     Attributes:

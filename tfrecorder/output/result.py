@@ -81,7 +81,7 @@ class SplitSums:
         return sum(getattr(split, name) for split in self.splits.values())
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ConversionResult(Summary, SplitSums, Report):
     """A finished conversion.
 
@@ -172,6 +172,13 @@ class ConversionResult(Summary, SplitSums, Report):
             return what
         rate = (self.rows - self.rows_before) / self.seconds
         return f"{what} ({self.seconds:.1f} s, {rate:,.0f} images/s)"
+
+    def _in_a_line(self) -> str:
+        if not self.splits or self.changes is not None:
+            return self._headline()
+        rejects = counted(sum(self.rejects.values()), "reject")
+        counts = f"{counted(self.records, 'record')}, {rejects}, {counted(self.shards, 'shard')}"
+        return f"{self.output_dir}: {counts}"
 
     def _tables(self) -> list[Table]:
         if not self.splits:

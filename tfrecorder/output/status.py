@@ -73,7 +73,7 @@ class SplitStatus:
     bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ConversionStatus(SplitSums, Report):
     """The progress of a conversion.
 

@@ -181,7 +181,7 @@ class SplitInfo:
     bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DatasetInfo(Report):
     """A dataset directory.
 
@@ -306,13 +306,19 @@ class DatasetInfo(Report):
     def _headline(self) -> str:
         return self.directory
 
+    def _in_a_line(self) -> str:
+        known = "" if self.records is None else f"{counted(self.records, 'record')}, "
+        return f"{self.directory}: {known}{counted(self.shards, 'shard')}"
+
     def _tables(self) -> list[Table]:
         table = [["split", "records", "shards", "bytes"]]
         for name, split in self.splits.items():
             table.append([name, *_cells(split)])
         columns = column_tables(self.columns, self.statistics)
-        below = "The statistics include rows without a record." if self.rejects else ""
-        of_columns = [Table(rows, below if rows[0][0] != "column" else "") for rows in columns]
+        of_columns = [Table(rows) for rows in columns]
+        if self.rejects and columns and columns[-1][0][0] != "column":
+            below = "The statistics include rows without a record."
+            of_columns[-1] = Table(columns[-1], below)
         return [Table(table), *self._generation_table(), *self._class_table(), *of_columns]
 
     def _generation_table(self) -> list[Table]:

@@ -54,7 +54,7 @@ LOOK_EVERY = 1.0
 GIVES_UP_AFTER = 1000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StreamResult(Report):
     """What one call of `stream` added to a dataset.
 

@@ -171,8 +171,6 @@ class ValidationReport(Report, pd.DataFrame):
     def __str__(self) -> str:
         return "\n".join([self._headline(), *self.lines_of_groups(), *self.notes])
 
-    __repr__ = __str__
-
     def lines_of_groups(self) -> Iterator[str]:
         """The problems as lines: each code with its count, examples and remedy."""
         for severity, code, number, examples, remedy in self._groups():

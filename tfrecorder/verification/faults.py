@@ -88,7 +88,7 @@ def at_most(faults: Iterable[Fault], most: int = MAX_FAULTS) -> Iterator[Fault]:
             yield Fault(file, code, f"and {count - most:,} more of this kind")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class VerificationReport(Report):
     """What `verify` found.
 

@@ -21,7 +21,7 @@ from tfrecorder.core.option import spelled
 from tfrecorder.core.threads import ThreadPool, cores
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.messages import warn
-from tfrecorder.display.tables import counted
+from tfrecorder.display.tables import OneLine, counted
 from tfrecorder.errors import DatasetError, OutputError, SourceError, TfrecorderError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import (
@@ -64,8 +64,8 @@ from tfrecorder.writing.public_files import whole_lists
 from tfrecorder.writing.shards import Pool, ShardWriter
 
 
-@dataclass(frozen=True)
-class RepairResult:
+@dataclass(frozen=True, repr=False)
+class RepairResult(OneLine):
     """What `repair` did.
 
     Attributes:

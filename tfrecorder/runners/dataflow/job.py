@@ -19,6 +19,7 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.display.messages import command
+from tfrecorder.display.tables import OneLine
 from tfrecorder.errors import RunnerError, TfrecorderError
 from tfrecorder.format import layout
 from tfrecorder.output.directory import is_in_place
@@ -59,8 +60,8 @@ class ServiceAwayError(RunnerError):
     """Dataflow cannot be reached, or fails in a way that may pass."""
 
 
-@dataclass(frozen=True)
-class JobStatus:
+@dataclass(frozen=True, repr=False)
+class JobStatus(OneLine):
     """A job at one moment.
 
     Attributes:
@@ -87,8 +88,8 @@ class JobStatus:
         return f"{self.state} after {self.seconds:,.0f} s"
 
 
-@dataclass(frozen=True)
-class DataflowJob:
+@dataclass(frozen=True, repr=False)
+class DataflowJob(OneLine):
     """A conversion that runs on Dataflow, with or without the process that launched it.
 
     It holds only plain values, so it can be pickled, or recreated from what is known about the job.
