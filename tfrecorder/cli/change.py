@@ -113,7 +113,7 @@ def update(
 
 @click.command(
     cls=SharingCommand,
-    help="""Remove records from the dataset in DIRECTORY for good, with every name of them.
+    help="""Remove records from the dataset in DIRECTORY for good: no file names them afterwards.
 
     CONDITION is COLUMN=VALUE, or COLUMN=LOW..HIGH for numbers from LOW to HIGH, either of which may
     be left out. The columns are those of the dataset, split, and row, the number of a row in the

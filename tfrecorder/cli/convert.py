@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.options import SharingCommand, option_of, options_of
+from tfrecorder.cli.options import GroupedCommand, SharingCommand, option_of, options_of
 from tfrecorder.cli.output import is_quiet, json_option, refuse_both, result_options, show
 from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.options.changes import (
@@ -21,11 +21,18 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import in_shell
 from tfrecorder.validation import report as reports
 
-SOURCE_HELP = """SOURCE is a CSV with the columns image_uri and, where known, split and label; a
-    CSV without a header or JSON Lines, as AutoML and Vertex AI have them; a Parquet file, or a
-    folder of them; COCO's JSON, or a folder with it; a folder of YOLO or of Pascal VOC; a folder of
-    images, split/label/file or label/file, or with a table metadata.*; or - for a CSV on standard
-    input."""
+_SOURCES = """SOURCE is one of:
+
+    \b
+    - a CSV with the columns image_uri and, where known, split and label;
+      without a header, or as JSON Lines, as AutoML and Vertex AI have them
+    - Parquet: a file, or a folder of files
+    - COCO's JSON, or a folder with it; a folder of YOLO or of Pascal VOC
+    - a folder of images, as split/label/file or label/file, or with a
+      table metadata.*
+    - "-": a CSV on standard input"""
+
+SOURCE_HELP = "SOURCE is as for `tfrecorder convert`, whose help lists what it may be."
 
 dry_run_option = click.option(
     "--dry-run",
@@ -45,11 +52,12 @@ def opened(source: str) -> Any:
 
 
 @click.command(
+    cls=GroupedCommand,
     help=f"""Write SOURCE as a TFRecord dataset into OUTPUT_DIR.
 
     To continue an interrupted conversion, repeat the command.
 
-    {SOURCE_HELP}""",
+    {_SOURCES}""",
     epilog="Example: tfrecorder convert photos.csv out --num-shards 8",
 )
 @click.argument("source")

@@ -40,6 +40,15 @@ from tfrecorder.errors import (
 )
 from tfrecorder.version import __version__
 
+#: All commands, in the order in which one needs them.
+_SECTIONS: dict[str, tuple[click.Command, ...]] = {
+    "Start": (schema, validate, convert, preview, info),
+    "Look and check": (inspect, duplicates, history, verify, repair, status, benchmark, cache),
+    "Change": (append, update, remove, compact, undo, stream),
+    "Give away": (card, export),
+    "Many machines": (stage, work, commit),
+}
+
 
 class _Failure(click.ClickException):
     """An error as we print it."""
@@ -100,9 +109,10 @@ class _Group(click.Group):
         formatter: click.HelpFormatter,
     ) -> None:
         """As in Click, but summaries are never cut short."""
-        rows = [(name, command.get_short_help_str(1000)) for name, command in self.commands.items()]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        for heading, commands in _SECTIONS.items():
+            rows = [(one.name or "", one.get_short_help_str(1000)) for one in commands]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
         ctx.with_resource(spoken_by(Shell(flags())))
@@ -161,43 +171,12 @@ def main() -> None:
     """A table or folder of images in, a training-ready TFRecord dataset out.
 
     \b
-    tfrecorder schema photos.csv
-    tfrecorder validate photos.csv
-    tfrecorder convert photos.csv out
-    tfrecorder preview out
-    tfrecorder append more.csv out
-    tfrecorder update photos.csv out
-    tfrecorder stream incoming out
-    tfrecorder status out
-    tfrecorder verify out
-    tfrecorder repair out
+    tfrecorder validate photos.csv       every problem at once
+    tfrecorder convert photos.csv out    write it; again to continue
+    tfrecorder preview out               look at it
     """
 
 
-for _command in (
-    convert,
-    append,
-    update,
-    remove,
-    compact,
-    undo,
-    stream,
-    validate,
-    schema,
-    stage,
-    work,
-    commit,
-    status,
-    verify,
-    repair,
-    info,
-    history,
-    benchmark,
-    cache,
-    inspect,
-    duplicates,
-    preview,
-    card,
-    export,
-):
-    main.add_command(_command)
+for _commands in _SECTIONS.values():
+    for _command in _commands:
+        main.add_command(_command)

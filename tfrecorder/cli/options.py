@@ -133,6 +133,38 @@ class SharingCommand(click.Command):
         return f"And these options of `tfrecorder convert`: {', '.join(flags)}."
 
 
+#: The headings of the options of a conversion, by the first option below each.
+_GROUPS = {
+    "columns": "The source",
+    "num_shards": "Shards",
+    "splits": "Splits",
+    "check": "Images",
+    "name": "The run",
+    "runner": "Where it runs",
+    "progress": "Output",
+}
+
+
+class GroupedCommand(click.Command):
+    """`convert`: its options stand below headings."""
+
+    def format_options(
+        self,
+        ctx: click.Context,
+        formatter: click.HelpFormatter,
+    ) -> None:
+        groups = dict[str, list[tuple[str, str]]]()
+        heading = ""
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        for param in options:
+            heading = _GROUPS.get(param.name or "", heading)
+            if (record := param.get_help_record(ctx)) is not None:
+                groups.setdefault(heading, []).append(record)
+        for heading, records in groups.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
 def options_of(
     options: type[Options],
     without: Container[str] = (),

@@ -50,11 +50,11 @@ def remove(  # type: ignore[explicit-any]  # as `compact`
     dry_run: bool = False,
     **options: Unpack[RemoveKeywords],
 ) -> Any:
-    """Remove records from a dataset for good, with every name of them.
+    """Remove records from a dataset for good: no file names them afterwards.
 
     Nothing of them is left below the directory: neither in shards nor in tables, lists, manifests
     or what `undo` keeps.  Only shards that hold such a record are written again.  The records after
-    them in their split move up, so positions and generations of before are refused.  Classes keep
+    them in their split move up, so positions and generations from before are refused.  Classes keep
     their integers.  The same images do not come back by `append`, `stream` or `update`, unless
     `readmit` is given; what is kept for that are salted hashes of their names, places and bytes.
     Images that were removed before are passed over and counted.  To continue an interrupted
