@@ -28,12 +28,12 @@ CALLS: dict[str, tuple[Callable[..., Any], type, str]] = {
     "tfrecorder.convert('x.csv', 'out'": (
         tfrecorder.convert,
         keywords.ConvertKeywords,
-        "num_shards='8'",
+        "check='full'",
     ),
     "tfrecorder.append('x.csv', 'out'": (
         tfrecorder.append,
         keywords.AppendKeywords,
-        "image_quality='90'",
+        "new_classes='perhaps'",
     ),
     "tfrecorder.stream('in', 'out'": (
         tfrecorder.stream,
@@ -49,7 +49,7 @@ CALLS: dict[str, tuple[Callable[..., Any], type, str]] = {
     "tfrecorder.load('out', 'TRAIN'": (
         tfrecorder.load,
         keywords.LoadKeywords,
-        "batch_size='64'",
+        "resize='squash'",
     ),
     "tfrecorder.Records('out', 'TRAIN'": (
         tfrecorder.Records,
@@ -59,7 +59,7 @@ CALLS: dict[str, tuple[Callable[..., Any], type, str]] = {
     "tfrecorder.batches('out', 'TRAIN'": (
         tfrecorder.batches,
         keywords.BatchKeywords,
-        "batch_size=None",
+        "layout='HWC'",
     ),
     "tfrecorder.torch.batches('out', 'TRAIN'": (
         tfrecorder.torch.batches,
@@ -159,6 +159,27 @@ def test_the_signature_has_the_types_that_checkers_see(call) -> None:
     shown = inspect.signature(function).parameters
     assert {name: shown[name].annotation for name in stated} == stated
     assert "options" not in shown
+
+
+@by_call
+def test_the_words_that_checkers_know_are_those_of_the_help(call) -> None:
+    function, types, _ = CALLS[call]
+    text = inspect.getdoc(function)
+    for name, kind in typing.get_type_hints(types).items():
+        paragraph = re.search(rf"^    {name}: (.*\n(?: {{8}}.*\n)*)", text + "\n", re.M)[1]
+        words = [word for word in typing.get_args(kind) if isinstance(word, str)]
+        assert all(word in paragraph for word in words), (name, paragraph)
+
+
+@pytest.mark.slow
+def test_editors_show_the_text_of_each_option() -> None:
+    done = subprocess.run(
+        [sys.executable, f"{ROOT}/scripts/option_texts.py", "--check"],
+        env={**os.environ, "PYTHONPATH": ROOT},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @by_call
