@@ -282,10 +282,11 @@ def test_damaged_metadata_are_named(dataset: Path, key: str, value: object) -> N
 
 def test_after_stage_it_says_what_comes_next(frame: pd.DataFrame) -> None:
     staged = tfrecorder.parts.stage(frame, "out", num_shards=2)
-    assert "no shard is written yet. `tfrecorder work out` writes them, then" in str(staged)
+    assert "planned; the same conversion, run again, writes it; on many" in str(staged)
+    assert "`tfrecorder work out`, then `tfrecorder commit out`" in str(staged)
     tfrecorder.parts.work("out", part=(1, 2), progress=False)
     assert "under way, or stopped" in str(tfrecorder.status("out"))
     tfrecorder.parts.work("out", part=(2, 2), progress=False)
-    assert "`tfrecorder commit out` makes them a dataset" in str(tfrecorder.status("out"))
+    assert "`tfrecorder commit out` does so too" in str(tfrecorder.status("out"))
     tfrecorder.parts.commit("out")
     assert "committed: the dataset is finished" in str(tfrecorder.status("out"))

@@ -40,6 +40,9 @@ BUSY = 0.85
 TAKEN = 0.5
 FROM_DISK = 0.5
 
+#: The share of the bytes that a local cache had from which the network is no limit.
+_KEPT = 0.9
+
 #: The share of the time waiting below which the step was the limit.
 WAITING = 0.05
 
@@ -209,13 +212,16 @@ def benchmark(
     name = stored.split(split)
     megabytes = images * stored.bytes(name) / (stored.records(name) or 1) / 1e6
     waiting = None if own.step_ms is None else waited / lasted
+    hits = None if reading.cache_folder is None else max(0, 1 - fetched / (megabytes or 1))
+    # What a local cache had did not come over the network.
+    is_fetched = hits is None or hits < _KEPT
     limit = limit_of(
         cores=cores_of_rank(),
         busy=cpu / lasted,
         taken=sum(looks) / max(1, len(looks)),
         megabytes=megabytes / lasted,
         from_disk=from_disk / (megabytes or 1),
-        remote=not storage.is_local(stored.directory),
+        remote=is_fetched and not storage.is_local(stored.directory),
         waiting=waiting,
     )
     return Throughput(
@@ -226,7 +232,7 @@ def benchmark(
         first_batch_seconds=first,
         step_ms=own.step_ms,
         waiting=waiting,
-        hits=None if reading.cache_folder is None else max(0, 1 - fetched / (megabytes or 1)),
+        hits=hits,
         limit=limit,
     )
 

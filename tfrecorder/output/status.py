@@ -178,11 +178,12 @@ class ConversionStatus(SplitSums, Report):
         untouched = not self.rows_through or self.shards_done == self.shards
         if self.kind == PlanKind.CONVERSION.value and untouched:
             commit = f"`{command('commit', self.output_dir)}`"
-            state = f"all shards are written; {commit} makes them a dataset"
+            state = "all shards are written; the same conversion, run again, makes them a dataset"
+            parts = f"{commit} does so too"
             if not self.shards_done:
-                work = f"`{command('work', self.output_dir)}`"
-                state = f"planned; no shard is written yet. {work} writes them, then {commit}"
-            return [*notes, f"not committed: {state}. The same conversion, run again, does so too"]
+                state = "planned; the same conversion, run again, writes it"
+                parts = f"on many machines, `{command('work', self.output_dir)}`, then {commit}"
+            return [*notes, f"not committed: {state}; {parts}"]
         state = f"under way, or stopped; the same {self.kind}, run again, continues it"
         return [*notes, f"not committed: {state}"]
 
