@@ -67,6 +67,7 @@ docs: $(VENV)/installed-docs
 	$(BIN)/python scripts/cli_reference.py
 	$(BIN)/python scripts/drawings.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python scripts/site_check.py
 	@echo "site/index.html"
 
 plots: $(VENV)/installed-docs
