@@ -99,8 +99,8 @@ def to_frame(
         from one generation to the next: `sort_index()` restores the order of the source.  The
         column `row` repeats it, also for a CSV, by which `tfrecorder.update` and `remove` know
         each row again; beside a column `row` of your own it is `source_row`.  It makes no feature.
-        Boxes that came one a row are rows again, one after the other, and share the number of
-        their image.  Arrays are NumPy arrays, lists are lists.  Rejects are missing.  For records
+        If the source had a row for each box, so has the frame: one after the other, with the
+        number of their image.  Arrays are NumPy arrays, lists are lists.  Rejects are missing.  For records
         of other tools: every column that `info` lists, with rows numbered in file order, and boxes
         as lists in the unit of the record.
 
