@@ -49,8 +49,8 @@ def load(
         say otherwise, `label` int64, -1 if there is none; with `batch_size` both have a leading
         batch axis.  If records of other tools have no label, boxes or mask, a dataset of images
         only.  `len(dataset)` is the number of elements: of batches if there is a `batch_size`.  It
-        raises a TypeError where the number of records is not known: with `follow`, and for files without
-        metadata that are compressed or not on a disk.
+        raises a TypeError where the number of records is not known: with `follow`, and for files
+        without metadata that are compressed or not on a disk.
 
     Raises:
         OptionError: an option's name or value is wrong.

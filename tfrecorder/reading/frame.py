@@ -100,9 +100,9 @@ def to_frame(
         column `row` repeats it, also for a CSV, by which `tfrecorder.update` and `remove` know
         each row again; beside a column `row` of your own it is `source_row`.  It makes no feature.
         If the source had a row for each box, so has the frame: one after the other, with the
-        number of their image.  Arrays are NumPy arrays, lists are lists.  Rejects are missing.  For records
-        of other tools: every column that `info` lists, with rows numbered in file order, and boxes
-        as lists in the unit of the record.
+        number of their image.  Arrays are NumPy arrays, lists are lists.  Rejects are missing.
+        For records of other tools: every column that `info` lists, with rows numbered in file
+        order, and boxes as lists in the unit of the record.
 
     Raises:
         DatasetError: the directory is not a whole dataset, or has no such split.
