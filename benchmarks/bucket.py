@@ -188,7 +188,7 @@ def _ours(request: str) -> Callable[[str, int], None]:
     return run
 
 
-def _conversion(check: str) -> Callable[[str, int], None]:
+def _conversion(check: Any) -> Callable[[str, int], None]:
     import apache_beam  # noqa: F401  the import is not timed
 
     import tfrecorder

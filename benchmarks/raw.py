@@ -125,10 +125,10 @@ def plain_loop(directory: str) -> Timed:
     for shard in sorted(Path(directory).glob("train-*.tfrecord")):
         number = os.open(shard, os.O_RDONLY)
         index = Path(directory, "_tfrecorder/index", f"{shard.name}.idx").read_text().split()
-        for offset, size in zip(index[::2], index[1::2], strict=True):
-            places.append((number, int(offset), int(size)))
-    number, offset, size = places[0]
-    begins = os.pread(number, size, offset).index(b"image/encoded") + len(b"image/encoded") + 12
+        for begin, length in zip(index[::2], index[1::2], strict=True):
+            places.append((number, int(begin), int(length)))
+    first, offset, size = places[0]
+    begins = os.pread(first, size, offset).index(b"image/encoded") + len(b"image/encoded") + 12
 
     def epoch() -> Numbers:
         order = iter(np.random.default_rng(0).permutation(len(places)).tolist())

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LIMIT = 33_500
+LIMIT = 33_000
 
 
 def words(page: Path) -> int:
