@@ -126,7 +126,7 @@ def framed_crcs(crcs: np.ndarray, sizes: np.ndarray) -> list[int]:
     """
     sizes = sizes - FRAMING_BYTES
     headers = np.array([google_crc32c.value(_header(size)) for size in sizes.tolist()], np.int64)
-    before = (_shifted_crcs(headers, sizes) ^ crcs).tolist()
+    before = (_shifted_crcs(headers, sizes) ^ crcs.astype(np.int64)).tolist()
     pairs = zip(before, crcs.tolist(), strict=True)
     return [google_crc32c.extend(one, _CRC.pack(masked_crc(crc))) for one, crc in pairs]
 

@@ -106,7 +106,7 @@ REMEDIES = {
         "too_alike": "Fine for drawings and digits. Near copies of such images are not found.",
         "not_compared": "Fine if none of them is a copy. {fingerprints} of a conversion sees them.",
         "not_seen": "Fine if training may do without; {exif} of a conversion turns images.",
-        "suspect_image": "Look at it: it may be cut off or damaged. `check` as strict rejects it.",
+        "suspect_image": "Look at it: it may be cut off or damaged. {strict} rejects it.",
         "scaled_boxes": "Fine if the images were resized after they were annotated.",
         "image_again": "Fine if both are right. Otherwise keep one of these rows.",
         "few_images": "Fine for a trial. To train on it, add images, or merge it with another "
@@ -138,6 +138,7 @@ def remedy_of(
         rename=spelled("columns", names, f"frame.rename(columns={names})"),
         moved=moved if is_relative else "",
         exif=spelled("apply_exif", True),
+        strict=spelled("check", "strict"),
         fingerprints=spelled("fingerprints", True),
         by_content=spelled("duplicates", "content"),
         by_name=spelled("duplicates", "name"),
