@@ -261,7 +261,8 @@ def _to_dtype(pixels: tf.Tensor, picture: Picture) -> tf.Tensor:
         same = pixels.dtype == picture.dtype
         return pixels if same else tf.cast(pixels + 0.5, picture.dtype)
     floats = tf.cast(pixels, tf.float32)
-    scale, shift = tf.constant(picture.scale), tf.constant(picture.shift)
+    scale = tf.constant(picture.scale)
+    shift = tf.constant(picture.shift)
     if len(picture.scale) == 1:
         return tf.cast(floats * scale + shift, picture.dtype)
     # A row at a time: along a last axis of three, TensorFlow takes three times as long.
