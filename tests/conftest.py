@@ -38,6 +38,7 @@ ON_BEAM = (
     "streaming",
     "torture",
     "writing",
+    "test_agreement.py",
     "test_walks.py",
     "test_walls.py",
     "conversion/test_conversion.py",

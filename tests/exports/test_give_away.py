@@ -66,13 +66,13 @@ def hub() -> Iterator[tuple[str, dict[str, bytes]]]:
                 files = json.loads(body)["files"]
                 answer = {"files": [{"path": file["path"], **modes} for file in files]}
             else:
-                assert self.path.startswith("/api/datasets/me/flowers/commit/main")
+                assert self.path.startswith("/api/datasets/me/photos/commit/main")
                 for line in map(json.loads, body.splitlines()):
                     if line["key"] == "file":
                         committed[line["value"]["path"]] = base64.b64decode(
                             line["value"]["content"]
                         )
-                answer = {"commitUrl": f"{uri}/datasets/me/flowers/commit/1", "commitOid": "1"}
+                answer = {"commitUrl": f"{uri}/datasets/me/photos/commit/1", "commitOid": "1"}
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.end_headers()

@@ -53,7 +53,7 @@ NAMED = re.compile(
 
 
 #: Code of Python, what a remedy gets put in, calls of pandas for `spelled`, and examples of help.
-MARKED = r"`[^`]*`|\{\w+\}|(frame|pandas)\..*|Example: tfrecorder .*"
+MARKED = r"`[^`]*`|\{\w+\}|(frame|pandas|tfrecorder)\..*|Example: tfrecorder .*"
 
 
 @functools.cache

@@ -453,8 +453,9 @@ def _calls(gathered: Gathered, remark: Remark) -> Iterator[tuple[str, str]]:
                 yield f"Remove{some}", speaker().removal(directory, {gathered.row_column: rows})
         elif remedy == "correct" and label and not label.integer:
             values = json.dumps({label.column: [by_row[row][0] for row in rows]})
-            words = f"{frame}.assign(**{values}), {json.dumps(directory)}, dry_run=True"
-            yield f"Correct{some}", speaker().ran(f"tfrecorder.update({words})")
+            words = f"{frame}.assign(**{values}), {json.dumps(directory)}"
+            call = f"tfrecorder.update({words}, dry_run=True)"
+            yield f"Correct{some}", speaker().ran(call)
         elif rows:
             yield f"Look at{some}" if some else "Look", speaker().ran(frame)
 

@@ -183,7 +183,10 @@ def main() -> None:
     """What a worker process does: it ends with its launcher, which keeps our input open."""
     answers = sys.stdout.buffer
     sys.stdout = sys.stderr  # what else is printed stands apart
-    task, numbers = pickle.load(sys.stdin.buffer)
+    try:
+        task, numbers = pickle.load(sys.stdin.buffer)
+    except EOFError:
+        os._exit(1)  # the launcher was interrupted before it said what to do
     threading.Thread(target=_end_with_launcher, daemon=True).start()
     answer: list[DoneRecord] | Exception
     try:
