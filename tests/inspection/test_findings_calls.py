@@ -126,6 +126,16 @@ def test_a_box_beside_its_mask_is_named_and_shown() -> None:
     assert rows["image_uri"].tolist() == ["0.png"]
 
 
+def test_a_box_that_is_there_twice_is_named() -> None:
+    frame = boxed(beside=0).drop(columns="mask_uri")
+    for name in ("x_min", "y_min", "x_max", "y_max", "label"):
+        frame.at[2, name] = [frame[name][2][0]] * 2
+    tfrecorder.convert(frame, "out", **QUIET)
+    findings = tfrecorder.preview("out", progress=False).findings
+    words = "warning: 1 box is there twice, with the same class: 'left' on 2.png."
+    assert next(one for one in findings if "twice, with" in one).startswith(words)
+
+
 @pytest.mark.parametrize("beside", [0, 6])
 def test_masks_that_fit_or_mark_other_things_are_no_fault(beside: int) -> None:
     tfrecorder.convert(boxed(beside), "out", **QUIET)

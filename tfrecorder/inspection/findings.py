@@ -21,7 +21,7 @@ from tfrecorder.inspection.duplicates import SameImage
 from tfrecorder.inspection.gather import Gathered, boxes_beside_masks
 from tfrecorder.inspection.record_values import RecordView
 from tfrecorder.inspection.rendering import source_row
-from tfrecorder.inspection.sheets import Sighting, contrary_boxes, whole_boxes
+from tfrecorder.inspection.sheets import NEARLY, Sighting, close_boxes, whole_boxes
 from tfrecorder.reading.info import mask_words, summed
 
 #: The least difference between two shares that counts: of one class, and of the images up to some
@@ -355,7 +355,12 @@ def _boxes(gathered: Gathered) -> Iterator[Remark]:
     if whole := whole_boxes(gathered.usable):
         boxes = counted(len(whole), "box covers", "boxes cover")
         yield _on_boxes(f"{boxes} over 90 % of the picture", whole, "over 90 %")
-    if contrary := contrary_boxes(gathered.usable):
+    # The lists of a frame may have them; of files of annotations a box is stored once.
+    if repeated := close_boxes(gathered.usable, least=1, is_same_class=True):
+        boxes = counted(len(repeated), "box is", "boxes are")
+        words = f"{boxes} there twice, with the same class"
+        yield _on_boxes(words, [one for one, _ in repeated], "box twice")
+    if contrary := close_boxes(gathered.usable, NEARLY, is_same_class=False):
         pairs = counted(len(contrary), "pair of boxes is", "pairs of boxes are")
         both = [replace(one, label=f"{one.label} / {other.label}") for one, other in contrary]
         words = f"{pairs} nearly the same, but of different classes"

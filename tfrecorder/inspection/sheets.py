@@ -58,7 +58,7 @@ _LARGEST = 2048
 #: A box covers nearly the whole picture, or is nearly another, from this share of the area on; so
 #: many of the first boxes of a picture are compared with each other, and so many are shown.
 _WHOLE = 0.9
-_NEARLY = 0.8
+NEARLY = 0.8
 _COMPARED_BOXES = 50
 SHOWN_BOXES = 8
 
@@ -321,12 +321,16 @@ def whole_boxes(views: Iterable[RecordView]) -> list[Sighting]:
     ]
 
 
-def contrary_boxes(views: Iterable[RecordView]) -> list[tuple[Sighting, Sighting]]:
-    """Two objects of one picture whose boxes are nearly the same, and their classes are not."""
+def close_boxes(
+    views: Iterable[RecordView],
+    least: float,
+    is_same_class: bool,
+) -> list[tuple[Sighting, Sighting]]:
+    """Two objects of one picture whose boxes overlap by a share or more."""
     pairs = []
     for view in views:
         boxes = view.boxes[:_COMPARED_BOXES]
         for one, other in itertools.combinations(boxes, 2):
-            if one.name != other.name and one.overlap(other) > _NEARLY:
+            if (one.name == other.name) is is_same_class and one.overlap(other) >= least:
                 pairs.append((Sighting(view, one.name, one), Sighting(view, other.name, other)))
     return pairs
