@@ -224,18 +224,21 @@ def _near_copies(gathered: Gathered) -> Iterator[Remark]:
     for other, split in itertools.combinations(gathered.info.splits, 2):
         if count := near.leaked(split, other):
             records = counted(count, f"{split} record is a", f"{split} records are")
-            shown = [
-                _short(_named(view))
+            copies = [
+                view
                 for pair in gathered.near_pairs
                 for view in pair
                 if view.split == split and other in {view.split for view in pair}
             ]
-            names = f": {_first_few(shown, count)}" if shown else ""
+            names = f": {_first_few(_names(copies), count)}" if copies else ""
             yield Remark(
                 f"Leakage: {records} near {'copy' if count == 1 else 'copies'} of {other} "
                 f"records (resized, encoded again or cut at the borders){names}.",
                 "duplicates",
                 "error",
+                kind="nearly in two splits",
+                found=_found(copies),
+                remedies=("duplicates", "remove") if len(copies) == count else ("duplicates",),
             )
     for note in near.notes:
         yield Remark(f"Near copies: {note}", "duplicates", "unknown")
@@ -316,6 +319,7 @@ def _labels(gathered: Gathered) -> Iterator[Remark]:
                 f"A conversion with {spelled('stratify', True)} gives each split its share of "
                 "every class.",
                 "labels",
+                remedies=("info",),
             )
     train = {name: count for name, count in gathered.class_counts.get("TRAIN", {}).items() if count}
     if not train:
@@ -427,6 +431,7 @@ def _differences(gathered: Gathered) -> Iterator[Remark]:
                 f"Class {_quoted(gap.of)} has {_percent(gap.share)} of the labels of {part} and "
                 f"{_percent(gap.other)} of those of {other}.",
                 "labels",
+                remedies=("info",),
             )
         for column, what in _VALUES.items():
             if gap := value_gap(rows[column].to_numpy(), other_rows[column].to_numpy()):
