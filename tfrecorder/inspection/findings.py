@@ -465,7 +465,7 @@ def _calls(gathered: Gathered, remark: Remark) -> Iterator[tuple[str, str]]:
             values = json.dumps({label.column: [by_row[row][0] for row in rows]})
             words = f"{frame}.assign(**{values}), {json.dumps(directory)}"
             call = f"tfrecorder.update({words}, dry_run=True)"
-            yield f"Correct{some}", speaker().ran(call)
+            yield f"Correct{some}, if wrong", speaker().ran(call)
         elif rows:
             yield f"Look at{some}" if some else "Look", speaker().ran(frame)
 
