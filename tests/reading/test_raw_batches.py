@@ -181,6 +181,24 @@ def test_sound_records_of_any_bytes_are_read_or_refused_alike(out: Path, seed: i
     assert 0 < assert_read_alike(out, targets=["label"]) < 2 * COUNT
 
 
+def test_pixels_that_end_behind_their_record_are_refused(out: Path) -> None:
+    full = np.zeros((6, 5, 3), np.uint8).tobytes()
+    mark = entry("image/encoded", full).removesuffix(full)
+
+    def change(data: bytes) -> bytes:
+        """Of the same size, with pixels that are last and lack five bytes."""
+        for length in range(len(data)):
+            label = {"image/class/label": 0, "image/class/text": b"x" * length}
+            short = encoded({**label, "image/encoded": full[:-5]})
+            if len(short) == len(data):
+                break
+        place = short.index(entry("image/encoded", full[:-5]))
+        return short[:place] + mark + full[:-5]
+
+    in_place(out, change)
+    assert assert_read_alike(out) == 2 * COUNT
+
+
 def test_a_damaged_record_is_named(out: Path) -> None:
     data = bytearray((out / SHARD).read_bytes())
     second = len(framed(serialized(out / SHARD)[0]))
