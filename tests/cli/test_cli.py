@@ -143,7 +143,7 @@ def test_columns_do_what_they_say() -> None:
         (["convert", CSV, "out", "--num-shards", "0"], 2, "give a whole number from 1"),
         (["convert", CSV, "out", "--num-shards", "A=1"], 2, "'A' is not a split"),
         (["convert", CSV, "out", "--column", "path"], 2, "'path'; write NAME=VALUE."),
-        (["convert", CSV, "out", "--column", "a=b"], 2, "'b' is not one of our columns"),
+        (["convert", CSV, "out", "--column", "a=b"], 2, "first comes the source's name"),
         (["convert", CSV, "out", "--column", "a=label"], 2, "the source has no column 'a'"),
         (["convert", CSV, "out", "--seed", "-1"], 2, "--seed -1: give a whole number from 0"),
         (["convert", CSV, "out", "--check", "all"], 2, "'all' is not one of 'decode'"),

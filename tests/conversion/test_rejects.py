@@ -221,6 +221,17 @@ def test_the_remedy_fits_the_uris_that_cannot_be_read(
         assert "base" not in message
 
 
+@pytest.mark.parametrize("place", [0, 3])
+def test_the_folder_of_the_others_is_the_remedy_though_one_is_nowhere(place: int) -> None:
+    Path("in").mkdir()
+    uris = [f"{number}.jpg" for number in range(3)]
+    for uri in uris:
+        Path("in", uri).write_bytes(b"there")
+    uris.insert(place, "nowhere.jpg")
+    message = error_of(ImagesUnreachableError, pd.DataFrame({"image_uri": uris}))
+    assert message.endswith(f"Nothing was written. Give `base={str(Path('in').absolute())!r}`.")
+
+
 def test_an_unmounted_disk_does_not_cost_the_dataset_that_was_there(disk: Path) -> None:
     (disk / "00.jpg").rename("first.jpg")
     tfrecorder.convert("images.csv", "out")

@@ -27,8 +27,8 @@ REFUSED = {
         ("path", "give a dict"),
         ({1: "label"}, "give a dict"),
         ({"\ud800": "label"}, "give a dict"),
-        ({"path": "uri"}, "'uri' is not one of our columns: split, image_uri, label"),
-        ({"path": None}, "not one of our columns"),
+        ({"image_uri": "path"}, "first comes the source's name, then one of split, image_uri,"),
+        ({"path": None}, "as in `columns={'path': 'image_uri'}`"),
         ({"a": "label", "b": "label"}, "same column"),
     ],
     "num_shards": [

@@ -129,6 +129,18 @@ def test_a_warning_that_is_the_only_one_is_said_in_full(frame: pd.DataFrame) -> 
         frame[:9].assign(label=[1, 2, 3] * 3).tensorflow.to_tfrecord("out", **OPTIONS)
 
 
+def test_columns_that_are_left_out_are_named(frame: pd.DataFrame) -> None:
+    words = "2 warnings: column 'a' is left out, column 'b' is left out (column_left_out); see"
+    with pytest.warns(UserWarning, match=re.escape(words)):
+        frame.assign(a=1, b=2).tensorflow.to_tfrecord("out", **OPTIONS)
+
+
+def test_one_remedy_renames_all_columns(frame: pd.DataFrame) -> None:
+    frame.rename(columns={"image_uri": "filename", "label": "class"}).to_csv("a.csv", index=False)
+    names = "{'filename': 'image_uri', 'class': 'label'}"
+    assert f"rename that: `frame.rename(columns={names})`." in str(tfrecorder.validate("a.csv"))
+
+
 def test_without_warnings_nothing_is_said(frame: pd.DataFrame) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

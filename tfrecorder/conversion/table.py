@@ -26,6 +26,7 @@ from tfrecorder.sources.table import Source
 from tfrecorder.validation.images import look_at_files
 from tfrecorder.validation.report import (
     COMPARISON,
+    EXAMPLES,
     ValidationReport,
     comparison_sentences,
     count_warnings,
@@ -167,9 +168,11 @@ def warn_of_source(
     if warnings:
         total = counted(sum(warnings.values()), "warning")
         told = counts_in_words(warnings)
-        if report is not None and [*warnings.values()] == [1]:
-            (message,) = report.loc[report["code"].isin(warnings), "message"]
-            told = f"{message} ({next(iter(warnings))})"
+        if report is not None:
+            found = report[report["code"].isin(warnings)]
+            are_few = len(found) <= EXAMPLES and not found["row"].count()
+            if are_few or len(found) == 1:  # of several rows, each would need its line
+                told = f"{', '.join(found['message'])} ({', '.join(warnings)})"
         is_path = isinstance(source, (str, os.PathLike))
         call = speaker().called("validate", str(source)) if is_path else "`validate`"
         against = f"{spelled('against', where)} and " if planned.plan.is_added else ""

@@ -116,12 +116,12 @@ def check_form(value: Any) -> str | None:
 
 
 def check_columns(value: Any) -> str | None:
+    example = spelled("columns", {"path": "image_uri"})
     if not isinstance(value, Mapping) or not all(map(is_text, value)):
-        example = spelled("columns", {"path": "image_uri"})
         return f"give a dict from the source's names to ours, such as {example}."
-    wrong = [ours for ours in value.values() if ours not in keys.COLUMNS]
-    if wrong:
-        return f"{wrong[0]!r} is not one of our columns: {', '.join(keys.COLUMNS)}."
+    if not {*value.values()} <= {*keys.COLUMNS}:
+        ours = ", ".join(keys.COLUMNS)
+        return f"first comes the source's name, then one of {ours}, as in {example}."
     if len(set(value.values())) < len(value):
         return "two names are mapped to the same column; give one."
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfrecorder.core.option import spelled
@@ -76,7 +76,7 @@ REMEDIES = {
         "label_gaps": "Number the classes from 0 without gaps, or make them text.",
         "label_not_in_train": "Add training images of it, or drop the label.",
         "column_left_out": "If you do not need it, do nothing: it does not become a feature. To "
-        "keep it, give a schema.",
+        "keep it, give a schema (`tfrecorder schema` suggests one).",
         "empty_box": "It is left out. Correct the box, if there is an object.",
         "repeated_box": "Drop one of them from the file of annotations.",
         "missing_annotations": "Fine if these images show no objects. Otherwise put the files "
@@ -125,17 +125,15 @@ CODES = {
 
 def remedy_of(
     code: str,
-    column: str,
     values: Sequence[Any],
+    renames: Mapping[str, str],
 ) -> str:
     """What to do about the findings of a code in a column, which are the same for each value."""
-    names = {str(value): column for value in values[:1]}  # a missing column has one, what it is now
     # Not by `storage`, whose errors lead back here.
     is_relative = any("://" not in uri and uri[:1] != "/" for uri in map(str, values))
     moved = f" If the files only moved, give the folder where they were as {spelled('base')}."
     return CODES[code][1].format(
-        column=column,
-        rename=spelled("columns", names, f"frame.rename(columns={names})"),
+        rename=spelled("columns", renames, f"frame.rename(columns={renames})"),
         moved=moved if is_relative else "",
         exif=spelled("apply_exif", True),
         strict=spelled("check", "strict"),

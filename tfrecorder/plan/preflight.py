@@ -134,6 +134,7 @@ def _remedy(failed: Sequence[_Failed], base: str) -> str:
         elif near is not None and near.differs == "place" and near.path.endswith(f"/{uri}"):
             folder = near.path.removesuffix(f"/{uri}")
             sentences["base"] = f"Give {spelled('base', folder)}."
+            sentences["disk"] = ""
         elif near is not None and near.differs != "link":
             spelling = ascii if near.differs == "form" else repr
             names = f"{spelling(near.shown)} for {spelling(uri)}"
@@ -145,11 +146,11 @@ def _remedy(failed: Sequence[_Failed], base: str) -> str:
             sentences["link"] = "`git annex get` brings the files that such links lead to."
         elif one.code == "not_found":
             if storage.is_local(path):
-                sentences["disk"] = _DISK
+                sentences.setdefault("disk", _DISK)
             if near is None and path != storage.resolve(uri, ""):
                 words = f"Relative paths are taken from {base!r}; {spelled('base')} names another"
-                sentences["base"] = f"{words} folder."
-    return "".join(f" {sentence}" for sentence in sentences.values())
+                sentences.setdefault("base", f"{words} folder.")
+    return "".join(f" {sentence}" for sentence in sentences.values() if sentence)
 
 
 def in_files(column: pd.Series[str], checked: Checked) -> pd.Series[str]:

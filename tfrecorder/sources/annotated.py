@@ -194,7 +194,7 @@ def refuse_unread(listing: Listing, looks: Sequence[Look]) -> None:
         remedy = "if they are YOLO's, put a classes.txt with the name of a class on each line there"
     more = f", and {len(unread) - 1:,} others" if len(unread) > 1 else ""
     raise SourceError(
-        f"{whole}{more}: holds annotations {tool} that is not read; {remedy}. "
+        f"{whole}{more}: holds annotations {tool} that is not read in a folder; {remedy}. "
         f"{spelled('form', 'folder')} reads the images and their folders alone."
     )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ class Finding:
         values: the value in each of these rows.
         messages: one message for each row, or one for all.
         others: for each row, another row that it conflicts with; empty if there is none.
+        renames: of columns, by the names that they have in the source.
     """
 
     code: str
@@ -32,6 +33,7 @@ class Finding:
     values: Sequence[Any]
     messages: Sequence[str] | str
     others: Sequence[int] = ()
+    renames: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_error(self) -> bool:
@@ -50,7 +52,7 @@ class Finding:
             "column": [self.column] * size,
             "value": values,
             "message": messages,
-            "remedy": [remedy_of(self.code, self.column, values)] * size,
+            "remedy": [remedy_of(self.code, values, self.renames)] * size,
             "other_row": self.others or [None] * size,
         }
 

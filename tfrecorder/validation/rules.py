@@ -294,7 +294,7 @@ def _check_columns(source: Source, is_added: bool) -> Iterator[Finding]:
     Args:
         is_added: to a dataset, whose rows may come without a split from now on.
     """
-    suggested = set()
+    renames = dict[str, str]()
     for name, kind in source.schema.fields:
         is_needed = is_required(kind) and not (is_added and isinstance(kind, Split))
         for wanted in columns_of(name, kind):
@@ -303,12 +303,13 @@ def _check_columns(source: Source, is_added: bool) -> Iterator[Finding]:
             near = _likely(source, wanted, kind)
             if near is None and not is_needed:
                 continue
-            suggested.add(near)
+            renames[near or "…"] = wanted
             words = f"is it {near!r}?" if near else _what_is_there(source, kind)
             message = f"there is no column {wanted!r}; {words}"
-            yield Finding("missing_column", [None], wanted, [near or "…"], message)
+            # Each names them all, once all are known.
+            yield Finding("missing_column", [None], wanted, [near or "…"], message, renames=renames)
     for name in source.left_out:
-        if name not in suggested:
+        if name not in renames:
             yield Finding("column_left_out", [None], name, [name], f"column {name!r} is left out")
 
 
