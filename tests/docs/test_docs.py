@@ -83,12 +83,12 @@ def _at(name: str, block: Block) -> Any:
 
 
 def _programs(name: str) -> Iterator[list[Block]]:
-    """A page's code, and by itself each block that needs more packages."""
+    """A page's code, and each block that needs more packages, after what stands above it."""
     found = [one for one in blocks(PAGES[name]) if one.language in _PYTHON and not one.not_run]
     yield [one for one in found if not one.needs]
     for block in found:
         if block.needs and (ALL_TOOLS or all(map(is_installed, block.needs))):
-            yield [*(one for one in found if one.language == "setup"), block]
+            yield [*(one for one in found if not one.needs and one.line < block.line), block]
 
 
 def _compare(name: str, block: Block, printed: str) -> None:

@@ -22,7 +22,7 @@ from helpers.doc_pages import PAGES, blocks
 from helpers.reading_cases import convert_photos
 from support import skip_without
 
-#: What the page's setup has, but its network notes which images each step has.
+#: What stands above on the page, but its network notes which images each step has.
 PRELUDE = """
 import json, os, signal, sys, warnings, zlib
 
@@ -30,6 +30,7 @@ import torch
 from torch import nn
 
 import tfrecorder
+from tfrecorder.torch import batches
 
 RANK, KILL, LOG = os.environ["RANK"], int(os.environ["KILL"]), os.environ["LOG"]
 torch.set_num_threads(1)

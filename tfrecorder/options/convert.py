@@ -59,9 +59,9 @@ class ConvertOptions(Options):
     schema: Schema | None = content_option(
         None,
         values.check_schema,
-        "What each column contains: a YAML or JSON file, or in Python a tfrecorder.schema.Schema "
-        "or a dict of kinds. `tfrecorder schema` prints one to edit. Default: the columns split, "
-        "image_uri and label, and the boxes, masks and lists of labels that the source shows.",
+        "What each column contains: a YAML or JSON file; in Python also a Schema or a dict. "
+        "`tfrecorder schema` prints one to edit. Default: the columns split, image_uri and label, "
+        "and the boxes, masks and lists of labels that the source shows.",
         metavar="FILE",
         normal=as_schema,
     )
@@ -101,8 +101,8 @@ class ConvertOptions(Options):
     num_shards: int | Mapping[str, int] | None = content_option(
         None,
         values.check_num_shards,
-        "Shards of each split: one number, or one per split, at least 1. A split never has more "
-        "shards than rows. Default: by the shard size.",
+        "Shards of each split, of which none is empty: one number, or one per split, at least 1. "
+        "Default: by the shard size, but up to 8 for a small split, so that reading mixes them.",
         metavar="N|SPLIT=N,...",
         normal=values.counts,
     )

@@ -50,8 +50,8 @@ Source: TypeAlias = "Frame | Dataset | DatasetDict | Path | Sequence[Path] | IO[
 
 class _Shards(TypedDict, total=False):
     num_shards: int | Mapping[str, int] | None
-    """Shards of each split: one number, or one per split, at least 1. A split never has more shards
-    than rows. Default: by the shard size."""
+    """Shards of each split, of which none is empty: one number, or one per split, at least 1.
+    Default: by the shard size, but up to 8 for a small split, so that reading mixes them."""
     shard_size: int | str
     """Target size of a shard, estimated from at most 1,000 image sizes. Units: B, KB, MB, GB, KiB,
     MiB, GiB."""
@@ -63,9 +63,9 @@ class _Shards(TypedDict, total=False):
 
 class _Rows(TypedDict, total=False):
     schema: Schema | Mapping[str, Any] | Path | None
-    """What each column contains: a YAML or JSON file, or in Python a tfrecorder.schema.Schema or a
-    dict of kinds. `tfrecorder schema` prints one to edit. Default: the columns split, image_uri and
-    label, and the boxes, masks and lists of labels that the source shows."""
+    """What each column contains: a YAML or JSON file; in Python also a Schema or a dict.
+    `tfrecorder schema` prints one to edit. Default: the columns split, image_uri and label, and the
+    boxes, masks and lists of labels that the source shows."""
     splits: Mapping[str, float] | None
     """Shares of the splits for rows without a split; they must sum to 1. Default: TRAIN=0.8,
     VALIDATION=0.1, TEST=0.1."""
