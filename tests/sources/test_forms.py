@@ -547,7 +547,7 @@ def test_files_without_boxes_or_classes_do_not_stop_a_class_folder(file: str, te
     assert [label for *_, label in rows_of("in")] == ["x", "y"]
     assert source_of("in").passed_over["not images"] == 1
     words = f"not read: 1 .{file.rpartition('.')[2]}"
-    assert source_of("in").notes == [f"{words}, which hold no boxes or classes"]
+    assert source_of("in").notes == [f"{words}, without boxes or classes"]
     assert source_of("in", form="folder").notes == [words]
 
 

@@ -138,7 +138,9 @@ def test_columns_that_are_left_out_are_named(frame: pd.DataFrame) -> None:
 def test_one_remedy_renames_all_columns(frame: pd.DataFrame) -> None:
     frame.rename(columns={"image_uri": "filename", "label": "class"}).to_csv("a.csv", index=False)
     names = "{'filename': 'image_uri', 'class': 'label'}"
-    assert f"rename that: `frame.rename(columns={names})`." in str(tfrecorder.validate("a.csv"))
+    report = str(tfrecorder.validate("a.csv"))
+    assert f"rename that: `frame.rename(columns={names})`." in report
+    assert "unlabelled" not in report
 
 
 def test_without_warnings_nothing_is_said(frame: pd.DataFrame) -> None:

@@ -170,8 +170,8 @@ def warn_of_source(
         told = counts_in_words(warnings)
         if report is not None:
             found = report[report["code"].isin(warnings)]
-            are_few = len(found) <= EXAMPLES and not found["row"].count()
-            if are_few or len(found) == 1:  # of several rows, each would need its line
+            # Of several rows, each would need its line.
+            if 0 < len(found) <= EXAMPLES and found["row"].count() < 2:
                 told = f"{', '.join(found['message'])} ({', '.join(warnings)})"
         is_path = isinstance(source, (str, os.PathLike))
         call = speaker().called("validate", str(source)) if is_path else "`validate`"

@@ -206,7 +206,7 @@ def unread_words(listing: Listing, looks: Sequence[Look]) -> list[str]:
         return []
     words = f"not read: {', '.join(f'{count:,} {ending}' for ending, count in counts.items())}"
     if looks:
-        words += ", which hold no boxes or classes"
+        words += ", without boxes or classes"
     if 0 < len(looks) < len(listing.texts):
         words += f"; {len(looks):,} of {len(listing.texts):,} were looked at"
     return [words]

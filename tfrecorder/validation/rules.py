@@ -144,7 +144,8 @@ class Checked:
         """What is not a problem but should be known."""
         label = class_field(self.fields)
         notes = []
-        if label and not label.num_classes and LABEL_COLUMN not in self.frame:
+        is_bare = LABEL_COLUMN not in self.frame and not has_faults(self.findings)
+        if label and not label.num_classes and is_bare:
             notes.append("labels: none; the dataset is unlabelled")
         elif LABEL_COLUMN in self.frame and label and f"{label.key}/label" in self.values:
             numbers = self.values[f"{label.key}/label"]
