@@ -24,8 +24,9 @@ from tfrecorder.validation import report as reports
 _SOURCES = """SOURCE is one of:
 
     \b
-    - a CSV with the columns image_uri and, where known, split and label;
-      without a header, or as JSON Lines, as AutoML and Vertex AI have them
+    - a CSV with the columns image_uri and, where known, split and label
+    - a CSV without a header, or JSON Lines, in the form of AutoML and
+      Vertex AI
     - Parquet: a file, or a folder of files
     - COCO's JSON, or a folder with it; a folder of YOLO or of Pascal VOC
     - a folder of images, as split/label/file or label/file, or with a

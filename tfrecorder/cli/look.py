@@ -124,7 +124,7 @@ def refuse_split(stored: StoredDataset, split: str) -> None:
     help="""Measure how fast the dataset in DIRECTORY is read.
 
     Shows images/s, MB/s, CPU seconds per 1,000 images and the time to the first batch.""",
-    epilog="Example: tfrecorder benchmark out --batch-size 64 --image-size 224 --step-ms 50",
+    epilog="Example: tfrecorder benchmark out --batch-size 64 --image-size 224",
 )
 @click.argument("directory")
 @split_option
@@ -186,7 +186,7 @@ def cache(
 
     With --output-dir, also write their images, as stored, and the whole table as
     records.csv. {_DIRECTORY_HELP}""",
-    epilog="Example: tfrecorder inspect out --split TRAIN --num-records 20 --output-dir look",
+    epilog="Example: tfrecorder inspect out --split TEST --output-dir look",
 )
 @click.argument("directory")
 @split_option

@@ -51,7 +51,7 @@ class ConvertOptions(Options):
     columns: Mapping[str, str] | None = content_option(
         None,
         values.check_columns,
-        "Which of the source's columns to use as split, image_uri or label.",
+        "Use the source's column NAME as split, image_uri or label.",
         metavar="NAME=image_uri|split|label",
         shell="rename the columns, as in `frame.rename(columns={'path': 'image_uri'})`, or name "
         "them in a `schema`",
@@ -75,7 +75,7 @@ class ConvertOptions(Options):
     encoding: str | None = option(
         None,
         values.check_encoding,
-        "The encoding of a CSV, such as cp1252. Default: UTF-8, or UTF-16 with its mark.",
+        "The encoding of a CSV, such as cp1252. Default: UTF-8, or UTF-16 with a BOM.",
         metavar="NAME",
         normal=values.codec,
         shell="read the file with `pandas.read_csv(path, encoding='cp1252')`, and give the frame",
@@ -138,8 +138,8 @@ class ConvertOptions(Options):
     split_by: str | None = content_option(
         None,
         text,
-        "A column, for COCO and YOLO of a CSV beside the annotations: rows with the same value get "
-        "the same split, such as all images of a patient.",
+        "A column (for COCO and YOLO, of a CSV beside the annotations): rows with the same value "
+        "get the same split, such as all images of a patient.",
         metavar="COLUMN",
     )
     group_by: str | None = content_option(
