@@ -5,6 +5,8 @@ The inner law: what we reach of Beam that is not public may be gone, and options
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import sys
 import threading
@@ -63,6 +65,39 @@ def test_beam_may_track_its_steps_in_another_way(
         vars(changed)["get_current_tracker"] = object  # without any attribute
     monkeypatch.setitem(sys.modules, module.__name__, changed)
     beam_patches.stop_sampler()
+
+
+@pytest.mark.parametrize(
+    ("found", "during", "meanwhile", "left"),
+    [
+        ((700, 10, 10), (20_000, 10, 10), None, (700, 10, 10)),
+        ((700, 10, 10), (20_000, 10, 10), (900, 5, 5), (900, 5, 5)),  # set by another thread
+        ((20_000, 9, 9), None, None, (20_000, 9, 9)),  # by the command line, or a second thread
+        ((0, 10, 10), None, None, (0, 10, 10)),  # never
+    ],
+)
+def test_beams_import_leaves_the_garbage_collector_as_the_user_set_it(
+    found: tuple, during: tuple | None, meanwhile: tuple | None, left: tuple, monkeypatch: Any
+) -> None:
+    seen = []
+
+    def load(name: str) -> None:
+        seen.append(gc.get_threshold())
+        if meanwhile:
+            gc.set_threshold(*meanwhile)
+        raise ImportError(name)
+
+    monkeypatch.delitem(sys.modules, "apache_beam")
+    monkeypatch.setattr(beam_patches, "importlib", types.SimpleNamespace(import_module=load))
+    before = gc.get_threshold()
+    gc.set_threshold(*found)
+    try:
+        with pytest.raises(ImportError) if during else contextlib.nullcontext():
+            beam_patches.import_beam()
+        assert gc.get_threshold() == left
+    finally:
+        gc.set_threshold(*before)
+    assert seen == ([during] if during else [])
 
 
 def test_help_is_not_an_option_of_a_runner() -> None:
