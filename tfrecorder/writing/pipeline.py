@@ -2,7 +2,7 @@
 
     shard numbers ──► Reshuffle ──► WriteShards ──► gather done-records ──► Commit
 
-Where one worker writes all shards, nothing is shuffled or gathered: for a few images, these two
+Where one worker writes all shards, nothing is made, shuffled or gathered: for a few images, these
 would take as long as the conversion.
 
 Apart from the launchers, nothing else in this package imports Beam.  An element is the numbers of
@@ -11,7 +11,7 @@ some shards; everything about them is in the plan that is staged in the output d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -25,10 +25,19 @@ COUNTED = ("rows", "records", "rejects", "input_bytes", "bytes", "retries")
 
 
 class WriteShards(beam.DoFn):
-    """Shard numbers -> the DoneRecords of all.  Writes shards, skips those that are done."""
+    """Shard numbers -> the DoneRecords of all.  Writes shards, skips those that are done.
 
-    def __init__(self, task: Task) -> None:
+    Args:
+        together: what an element without numbers means.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        together: Sequence[int] = (),
+    ) -> None:
         self._task = task
+        self._together = together
         self._shared = Shared()
         self._counters = {name: Metrics.counter("tfrecorder", name) for name in COUNTED}
 
@@ -36,8 +45,8 @@ class WriteShards(beam.DoFn):
         # Beam's `Shared` keeps one pool per process for all its DoFns.
         self._worker = Worker(self._task, lambda make: self._shared.acquire(make))
 
-    def process(self, numbers: tuple[int, ...]) -> Iterator[list[DoneRecord]]:
-        written = list(self._worker.write(numbers))
+    def process(self, numbers: tuple[int, ...] | bytes) -> Iterator[list[DoneRecord]]:
+        written = list(self._worker.write(numbers or self._together))
         for name, counter in self._counters.items():
             counter.inc(sum(getattr(done, name) for done in written))
         yield written
@@ -71,11 +80,11 @@ def build(
         max_reject_fraction: as for `commit`.
         together: all shards go to one worker, one after the other; else each to one that is free.
     """
-    write = "WriteShards" >> beam.ParDo(WriteShards(task))
+    write = "WriteShards" >> beam.ParDo(WriteShards(task, range(shards)))
     finish_all = "Commit" >> beam.ParDo(Commit(task, float(max_reject_fraction)))
     if together:
-        numbers = pipeline | "ShardNumbers" >> beam.Create([tuple(range(shards))])
-        numbers | write | finish_all
+        # An element without numbers: a `Create` of one would be two steps more.
+        pipeline | "Start" >> beam.Impulse() | write | finish_all
         return
     (
         pipeline
