@@ -59,6 +59,14 @@ def test_a_conversion_goes_through_without_tensorflow():
 
 
 @pytest.mark.slow
+def test_a_conversion_loads_nothing_that_only_others_need():
+    unneeded = ("conversion.changed_rows", "conversion.dry_run", "conversion.existing_rows")
+    unneeded += ("reading.info", "reading.open", "sources.annotated")
+    assert attempts_of(CONVERT, [f"tfrecorder.{name}" for name in unneeded]) == []
+    assert Path("out/dataset_info.json").exists()
+
+
+@pytest.mark.slow
 def test_a_conversion_on_this_machine_loads_no_client_of_a_store():
     code = f"from tfrecorder import parts; parts.stage({str(CSV)!r}, 'out'); "
     code += "parts.work('out'); parts.commit('out')"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, overload
 
 from tfrecorder import storage
-from tfrecorder.conversion.dry_run import DryRun, try_out
 from tfrecorder.conversion.job import run
 from tfrecorder.conversion.operation import Operation, Planned, Say
 from tfrecorder.conversion.removal_marks import Marks, read_marks
@@ -28,6 +27,7 @@ from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.sources.source import read_source
 
 if TYPE_CHECKING:
+    from tfrecorder.conversion.dry_run import DryRun
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
@@ -105,7 +105,11 @@ def convert(
     chosen = ConvertOptions.of({"runner": runner, **options})
     conversion = Conversion(source, output_dir, chosen)
     require(flag, dry_run=dry_run)
-    return try_out(conversion) if dry_run else run(conversion)
+    if dry_run:
+        from tfrecorder.conversion.dry_run import try_out
+
+        return try_out(conversion)
+    return run(conversion)
 
 
 @dataclass

@@ -11,7 +11,6 @@ import time
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfrecorder import storage
-from tfrecorder.conversion.dry_run import DryRun, try_out
 from tfrecorder.conversion.operation import Operation
 from tfrecorder.conversion.staged import Staged, stage
 from tfrecorder.conversion.table import warn_of_source
@@ -30,6 +29,7 @@ from tfrecorder.schema.fields import fields_of, validators_of
 from tfrecorder.writing.commit import complete
 
 if TYPE_CHECKING:
+    from tfrecorder.conversion.dry_run import DryRun
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
@@ -51,6 +51,8 @@ def run_as_asked(
     """
     require(flag, stage_only=is_staged, dry_run=is_tried)
     if is_tried:
+        from tfrecorder.conversion.dry_run import try_out
+
         return try_out(operation)
     return stage_only(operation) if is_staged else run(operation)
 

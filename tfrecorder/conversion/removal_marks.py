@@ -18,6 +18,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
-from tfrecorder.conversion.changed_rows import StoredRows
 from tfrecorder.conversion.row_keys import (
     content_keys,
     joined_texts,
@@ -47,6 +47,9 @@ from tfrecorder.schema.fields import Field, image_fields
 from tfrecorder.schema.kinds import File, Image
 from tfrecorder.sources.named_files import FileSums, file_sums_of
 from tfrecorder.sources.table import Source
+
+if TYPE_CHECKING:
+    from tfrecorder.conversion.changed_rows import StoredRows
 
 #: Digits of a hash: 64 bits, which no row of a million shares with one of a million by chance.
 _BYTES = 8

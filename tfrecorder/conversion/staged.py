@@ -41,7 +41,6 @@ from tfrecorder.plan.make_plan import (
 from tfrecorder.plan.preflight import ask_rights
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.merged_rows import next_row_of
-from tfrecorder.reading.open import open_own
 from tfrecorder.reading.shard_tables import columns_of
 from tfrecorder.schema.fields import primary_file
 from tfrecorder.schema.labels import needs_escape
@@ -177,6 +176,8 @@ def stage(planned: Planned, state: DatasetState) -> Staged | ConversionResult:
     where = state.where
     staged, plan, pending = find_or_begin(planned, state)
     if isinstance(staged, Commit):
+        from tfrecorder.reading.open import open_own
+
         open_own(where, staged)  # whose shards must be there
         _warn_of_other_images(planned, begun_plan(staged), where)
         warn(state.left)

@@ -7,9 +7,9 @@ import itertools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tfrecorder import storage
-from tfrecorder.conversion.existing_rows import known_images
 from tfrecorder.conversion.operation import Planned, Say
 from tfrecorder.core.option import speaker, spelled
 from tfrecorder.display.messages import warn
@@ -20,7 +20,6 @@ from tfrecorder.format.summary import Summary
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import make_plan
 from tfrecorder.plan.preflight import before_the_launch, in_files
-from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.schema.fields import Field
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.images import look_at_files
@@ -33,6 +32,9 @@ from tfrecorder.validation.report import (
     has_errors,
 )
 from tfrecorder.validation.rules import Checked, check_source
+
+if TYPE_CHECKING:
+    from tfrecorder.reading.dataset import StoredDataset
 
 
 def planned_rows(
@@ -144,7 +146,11 @@ class CopySearch:
         """A table without errors, after a look at its images."""
         self.say("looking for near copies")
         with before_the_launch():
-            known = None if self.stored is None else known_images(self.stored)
+            known = None
+            if self.stored is not None:
+                from tfrecorder.conversion.existing_rows import known_images
+
+                known = known_images(self.stored)
             seen, _ = look_at_files(self.table, checked, self.options, lambda count: None, known)
         of_one_split = ("exact_copy", "near_copy")
         findings = tuple(

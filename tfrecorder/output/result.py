@@ -25,8 +25,7 @@ from tfrecorder.images.header import reduced_in_words, reduced_of
 from tfrecorder.images.near_copies import Copies, unseen_in_words
 from tfrecorder.plan.history import since_words
 from tfrecorder.reading.commits import all_done, commits, newest_commit, read_commit
-from tfrecorder.reading.info import unseen_images
-from tfrecorder.reading.merged_rows import exact_copies
+from tfrecorder.reading.merged_rows import exact_copies, unseen_images
 from tfrecorder.reading.shard_tables import read_tables, reject_counts, those_of
 from tfrecorder.schema.fields import Field, class_field, primary_image
 from tfrecorder.schema.splits import SPLITS

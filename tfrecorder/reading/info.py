@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from tfrecorder.display.tables import (
 )
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.done_records import DoneRecord, DoneRecords, add_up
+from tfrecorder.format.done_records import DoneRecords, add_up
 from tfrecorder.format.manifest import losses_in_words
 from tfrecorder.format.plan import Shape
 from tfrecorder.format.summary import NOT_STORED, UPRIGHT
@@ -33,7 +33,7 @@ from tfrecorder.options.keywords import Path
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.commits import Commit, all_done, commits, opened_commit, stored_card
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.merged_rows import exact_copies
+from tfrecorder.reading.merged_rows import exact_copies, unseen_images
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.shard_tables import reject_counts
 from tfrecorder.schema.fields import Field, class_field, image_of, of_kind, primary_image
@@ -555,15 +555,6 @@ def _of_masks(masks: Iterable[Field], done: DoneRecords) -> Statistics:
                 of_splits = statistics.setdefault(one.column, {})
                 of_splits[split] = {"count": total, "distinct": len(shares), "shares": shares}
     return statistics
-
-
-def unseen_images(fields: Sequence[Field], done: Collection[DoneRecord]) -> int | None:
-    """How many images have no fingerprint; None if a version did not count them."""
-    if primary_image(fields) is None:
-        return 0
-    if not done or not all(record.beside_bytes for record in done):
-        return None
-    return sum(record.records - record.fingerprints for record in done)
 
 
 def _noted_in(every: Iterable[Commit], about: str) -> tuple[str, ...]:

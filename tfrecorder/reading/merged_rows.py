@@ -4,14 +4,15 @@
 shards, the tables are read, and the next merge writes it anew.
 
 What follows from all rows is here too: the next row's number, of which each is given once; how far
-each source of a stream was read; and how many records have the same bytes, without reading one.
+each source of a stream was read; how many records have the same bytes, without reading one; and
+how many images were not compared.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import pandas as pd
@@ -22,6 +23,7 @@ import pyarrow.parquet as pq
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import (
     BASE,
     POSITION_OF,
@@ -44,7 +46,7 @@ from tfrecorder.reading.shard_tables import (
     those_of,
     types_of,
 )
-from tfrecorder.schema.fields import Field, file_fields
+from tfrecorder.schema.fields import Field, file_fields, primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLITS
 
@@ -342,6 +344,15 @@ def exact_copies(
     groups = known[known.duplicated("content", keep=False)].groupby("content")
     leaks = groups["split"].min() < groups["split"].max()
     return int(exact), int((leaks & (groups["row"].max() >= since)).sum())
+
+
+def unseen_images(fields: Sequence[Field], done: Collection[DoneRecord]) -> int | None:
+    """How many images have no fingerprint; None if a version did not count them."""
+    if primary_image(fields) is None:
+        return 0
+    if not done or not all(record.beside_bytes for record in done):
+        return None
+    return sum(record.records - record.fingerprints for record in done)
 
 
 def _compared_numbers(rows: pa.Table) -> pd.DataFrame:
