@@ -11,7 +11,6 @@ import contextlib
 import gc
 import importlib
 import logging
-import sys
 from collections.abc import Iterator
 
 #: Objects that are made before Python looks for garbage, while Beam is imported.
@@ -29,13 +28,14 @@ def import_beam() -> None:
     Without it: the first conversion of a process takes a fifth of a second longer.
     """
     before = gc.get_threshold()[0]
-    if "apache_beam" in sys.modules or not 0 < before < OBJECTS_MADE:
-        return  # whoever needs Beam imports it
-    gc.set_threshold(OBJECTS_MADE)
+    is_raised = 0 < before < OBJECTS_MADE
+    if is_raised:
+        gc.set_threshold(OBJECTS_MADE)
     try:
+        # Every thread begins with the same module, and so waits for the one that is first.
         importlib.import_module("apache_beam.runners.portability.fn_api_runner")
     finally:
-        if gc.get_threshold()[0] == OBJECTS_MADE:
+        if is_raised and gc.get_threshold()[0] == OBJECTS_MADE:
             gc.set_threshold(before)
 
 
