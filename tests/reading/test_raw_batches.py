@@ -223,6 +223,11 @@ def test_no_more_than_four_batches_a_thread_are_held(tmp_path: Path) -> None:
         tracemalloc.start()
         for _ in loop:
             time.sleep(0.02)
+        kept, held = tracemalloc.get_traced_memory()
+        assert 2 * batch_bytes < held < (4 * threads + 1) * batch_bytes
+        for _ in loop:
+            time.sleep(0.02)
         held = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert 2 * batch_bytes < held < (4 * threads + 1) * batch_bytes
+        assert kept > 2 * batch_bytes, "the next epoch takes the memory of this one"
+        assert held < (4 * threads + 1) * batch_bytes

@@ -287,6 +287,7 @@ class Batches(Progress):
         """From now on, read these records: the position refers to them."""
         self._records = records
         self._reader = records.reader()
+        self._memory: BatchMemory | None = None  # its batches may have other sizes
         self._position = self._position_in(records)
 
     def _position_in(self, records: RecordSet) -> Position:
@@ -303,7 +304,7 @@ class Batches(Progress):
         return self._records.stored.class_names
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_ahead": None}
+        return {**vars(self), "_ahead": None, "_memory": None}
 
     def __len__(self) -> int:
         """The number of batches in a whole epoch, wherever the position is.
@@ -435,11 +436,12 @@ class Batches(Progress):
         parts = -(-size // part)  # per full batch: all threads work on the same one
         waiting = min(2 * threads, prefetched(self._batch_bytes(), self._options.budget))
         ahead = parts * waiting
-        # Those that wait, those being made, and those that the loop still has in hand.
-        memory = BatchMemory((waiting + 3) * len(self._elements.spec.decoded))
         order = self._order(position)
         made = []
         with contextlib.ExitStack() as stack:
+            # Those that wait, those being made, and those that the loop still has in hand.
+            most = (waiting + 3) * len(self._elements.spec.decoded)
+            memory = stack.enter_context(self._left_memory(most))
             reader: RecordReader | PrefetchReader = self._reader
             if position.mode != "stored" and not self._reader.is_all_kept():
                 reader = stack.enter_context(self._prefetched(position, share, order.block))
@@ -464,6 +466,18 @@ class Batches(Progress):
                 if len(made) == len(step.numbers):
                     yield self._elements.batch(made, pixels, step.mask)
                     made = []
+
+    @contextlib.contextmanager
+    def _left_memory(self, most: int) -> Iterator[BatchMemory]:
+        """Memory that an epoch leaves to the next one; two loops at once never have the same."""
+        memory = self._memory
+        self._memory = None
+        if memory is None or memory.most != most:
+            memory = BatchMemory(most)
+        try:
+            yield memory
+        finally:
+            self._memory = memory
 
     @contextlib.contextmanager
     def _prefetched(

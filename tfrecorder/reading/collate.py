@@ -82,7 +82,7 @@ class BatchMemory:
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self.most = most
         self._kept = [np.empty(0, np.uint8)]
         self._unused = self._references(0)  # Python's versions count this in different ways
 
@@ -97,7 +97,7 @@ class BatchMemory:
             if self._kept[at].nbytes == size and self._references(at) == self._unused:
                 return self._kept[at].view(dtype).reshape(shape)
         fresh = np.empty(size, np.uint8)
-        if len(self._kept) < self._most:
+        if len(self._kept) < self.most:
             self._kept.append(fresh)
         return fresh.view(dtype).reshape(shape)
 
