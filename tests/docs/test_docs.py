@@ -67,6 +67,9 @@ WRITTEN = "\n".join(path.read_text() for name, path in PAGES.items() if name not
 
 _PYTHON = ("python", "setup")
 
+#: On these, who uses one tool need not have the others, and some do not go into one process.
+_A_TOOL_EACH = {"docs/interop.md"}
+
 
 @pytest.fixture
 def _folder_of_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,12 +86,17 @@ def _at(name: str, block: Block) -> Any:
 
 
 def _programs(name: str) -> Iterator[list[Block]]:
-    """A page's code, and each block that needs more packages, after what stands above it."""
+    """A page's code, and each block that needs more packages, after what stands above it.
+
+    On a page with a tool each, it stands after the first block.
+    """
     found = [one for one in blocks(PAGES[name]) if one.language in _PYTHON and not one.not_run]
-    yield [one for one in found if not one.needs]
+    plain = [one for one in found if not one.needs]
+    yield plain
     for block in found:
         if block.needs and (ALL_TOOLS or all(map(is_installed, block.needs))):
-            yield [*(one for one in found if not one.needs and one.line < block.line), block]
+            above = [one for one in plain if one.line < block.line]
+            yield [*(above[:1] if name in _A_TOOL_EACH else above), block]
 
 
 def _compare(name: str, block: Block, printed: str) -> None:
