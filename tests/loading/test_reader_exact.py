@@ -153,8 +153,7 @@ def test_a_cache_and_an_exact_order_do_not_go_together(out: str) -> None:
     "options",
     [
         EXACT,
-        {},
-        *slow_cases({"where": {"label": ["cat", "coffee"]}}, {"balance": "label", "seed": 1}),
+        *slow_cases({}, {"where": {"label": ["cat", "coffee"]}}, {"balance": "label", "seed": 1}),
     ],
     ids=["exact", "in files' order", "where", "balance"],
 )

@@ -121,6 +121,7 @@ def test_each_row_is_a_record_or_a_reject_whatever_its_server_answers(
     assert {record["image/encoded"] for record in records("out")} >= {picture(5)}
 
 
+@pytest.mark.slow
 def test_whatever_a_server_sends_ends_in_time_with_a_record_or_a_reason(
     web: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
