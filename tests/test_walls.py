@@ -61,7 +61,7 @@ def test_a_conversion_goes_through_without_tensorflow():
 @pytest.mark.slow
 def test_a_conversion_loads_nothing_that_only_others_need():
     unneeded = ("conversion.changed_rows", "conversion.dry_run", "conversion.existing_rows")
-    unneeded += ("reading.info", "reading.open", "sources.annotated")
+    unneeded += ("reading.info", "reading.open")
     assert attempts_of(CONVERT, [f"tfrecorder.{name}" for name in unneeded]) == []
     assert Path("out/dataset_info.json").exists()
 

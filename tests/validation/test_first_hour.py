@@ -143,6 +143,14 @@ def test_one_remedy_renames_all_columns(frame: pd.DataFrame) -> None:
     assert "unlabelled" not in report
 
 
+def test_a_column_that_nothing_is_like_is_named_in_its_own_remedy() -> None:
+    schema = {"image_uri": "image", "depth_uri": "image", "age": "number"}
+    report = tfrecorder.validate(pd.DataFrame({"image_uri": ["a.jpg"]}), schema=schema)
+    wanted = report.loc[report["code"] == "missing_column", ["column", "remedy"]]
+    assert [*wanted["column"]] == ["depth_uri", "age"]
+    assert all(f"{{'…': '{column}'}}" in remedy for column, remedy in wanted.to_numpy())
+
+
 def test_without_warnings_nothing_is_said(frame: pd.DataFrame) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

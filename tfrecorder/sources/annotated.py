@@ -26,6 +26,9 @@ from tfrecorder.sources.voc import read_voc
 from tfrecorder.sources.yolo import CONFIGS, read_yolo
 from tfrecorder.storage.uris import stem_of
 
+#: The endings of files that may hold annotations.
+TEXT_ENDINGS = (".json", ".jsonl", ".xml", ".csv", ".txt", ".names", ".data", ".yaml", ".yml")
+
 #: How many bytes of a file are looked at, at its beginning and at its end.
 _SEEN = 2**16
 

@@ -22,6 +22,13 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import FILE_NAME, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Kind, Schema, Text
 from tfrecorder.schema.splits import SPELLINGS
+from tfrecorder.sources.annotated import (
+    TEXT_ENDINGS,
+    looked_at,
+    read_annotated,
+    refuse_unread,
+    unread_words,
+)
 from tfrecorder.sources.arrow import read_parquet
 from tfrecorder.sources.files import IMAGE_ENDINGS, read_files
 from tfrecorder.sources.finding import bad_annotation
@@ -41,9 +48,6 @@ from tfrecorder.storage.uris import relative, stem_of
 
 #: The folders of a path, and the name.
 Parts = tuple[str, ...]
-
-#: The endings of files that may hold annotations.
-TEXT_ENDINGS = (".json", ".jsonl", ".xml", ".csv", ".txt", ".names", ".data", ".yaml", ".yml")
 
 #: What Roboflow writes beside the images of a split, and its column of their names.
 BESIDE = "_annotations.csv"
@@ -203,13 +207,6 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
             f"source {source.path!r} is already a dataset; `{command('info', source.path)}` shows "
             f"it, and `tfrecorder.load({source.path!r})` reads it."
         )
-    from tfrecorder.sources.annotated import (
-        looked_at,
-        read_annotated,
-        refuse_unread,
-        unread_words,
-    )
-
     folder = source.folder
     form = options.form
     listing = listed(folder)

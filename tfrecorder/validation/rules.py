@@ -296,6 +296,7 @@ def _check_columns(source: Source, is_added: bool) -> Iterator[Finding]:
         is_added: to a dataset, whose rows may come without a split from now on.
     """
     renames = dict[str, str]()
+    missing = list[tuple[str, str | None, str]]()
     for name, kind in source.schema.fields:
         is_needed = is_required(kind) and not (is_added and isinstance(kind, Split))
         for wanted in columns_of(name, kind):
@@ -304,11 +305,14 @@ def _check_columns(source: Source, is_added: bool) -> Iterator[Finding]:
             near = _likely(source, wanted, kind)
             if near is None and not is_needed:
                 continue
-            renames[near or "…"] = wanted
+            if near is not None:
+                renames[near] = wanted
             words = f"is it {near!r}?" if near else _what_is_there(source, kind)
-            message = f"there is no column {wanted!r}; {words}"
-            # Each names them all, once all are known.
-            yield Finding("missing_column", [None], wanted, [near or "…"], message, renames=renames)
+            missing.append((wanted, near, f"there is no column {wanted!r}; {words}"))
+    for wanted, near, message in missing:
+        all_names = renames if near else {**renames, "…": wanted}
+        value = near or "…"
+        yield Finding("missing_column", [None], wanted, [value], message, renames=all_names)
     for name in source.left_out:
         if name not in renames:
             yield Finding("column_left_out", [None], name, [name], f"column {name!r} is left out")
