@@ -70,13 +70,10 @@ def test_beam_may_track_its_steps_in_another_way(
     ("found", "during", "meanwhile", "left"),
     [
         ((700, 10, 10), (20_000, 10, 10), None, (700, 10, 10)),
-        ((700, 10, 10), (20_000, 10, 10), (900, 5, 5), (900, 5, 5)),  # set by another thread
-        (
-            (20_000, 9, 9),
-            (20_000, 9, 9),
-            None,
-            (20_000, 9, 9),
-        ),  # by the command line, or a second thread
+        # Another thread sets it during the import.
+        ((700, 10, 10), (20_000, 10, 10), (900, 5, 5), (900, 5, 5)),
+        # As the command line and a second thread find it.
+        ((20_000, 9, 9), (20_000, 9, 9), None, (20_000, 9, 9)),
         ((0, 10, 10), (0, 10, 10), None, (0, 10, 10)),  # never
     ],
 )

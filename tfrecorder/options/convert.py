@@ -138,8 +138,8 @@ class ConvertOptions(Options):
     split_by: str | None = content_option(
         None,
         text,
-        "A column (for COCO and YOLO, of a CSV beside the annotations): rows with the same value "
-        "get the same split, such as all images of a patient.",
+        "Rows with the same value in this column get the same split, such as all images of a "
+        "patient. For COCO and YOLO, it is a column of a CSV beside the annotations.",
         metavar="COLUMN",
     )
     group_by: str | None = content_option(

@@ -134,7 +134,7 @@ def _remedy(failed: Sequence[_Failed], base: str) -> str:
         elif near is not None and near.differs == "place" and near.path.endswith(f"/{uri}"):
             folder = near.path.removesuffix(f"/{uri}")
             sentences["base"] = f"Give {spelled('base', folder)}."
-            sentences["disk"] = ""
+            sentences["disk"] = ""  # the files are here, though elsewhere
         elif near is not None and near.differs != "link":
             spelling = ascii if near.differs == "form" else repr
             names = f"{spelling(near.shown)} for {spelling(uri)}"
