@@ -5,6 +5,7 @@ The inner law: what we reach of Beam that is not public may be gone, and options
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import sys
@@ -64,6 +65,24 @@ def test_beam_may_track_its_steps_in_another_way(
         vars(changed)["get_current_tracker"] = object  # without any attribute
     monkeypatch.setitem(sys.modules, module.__name__, changed)
     beam_patches.stop_sampler()
+
+
+@pytest.mark.parametrize("defaults", [(200,), (200, None), None])
+def test_beams_sampler_is_left_as_it_was(defaults: tuple | None) -> None:
+    """Also where its arguments are others than those that we know."""
+    from apache_beam.runners.worker.statesampler import StateSampler
+
+    begin: Any = StateSampler.__init__
+    before = begin.__defaults__
+    begin.__defaults__ = defaults
+    try:
+        with contextlib.suppress(KeyError), beam_patches.sampled_often():
+            assert (begin.__defaults__ == defaults) == (defaults != before)
+            raise KeyError
+        assert begin.__defaults__ == defaults
+    finally:
+        begin.__defaults__ = before
+    assert before == beam_patches.BEAM_SAMPLES  # else this Beam needs another patch
 
 
 @pytest.mark.parametrize(

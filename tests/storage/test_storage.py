@@ -5,6 +5,7 @@ The inner law: the contract of storage, which images, plans and readers share.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -427,3 +428,30 @@ def test_what_was_not_synced_is_lost_in_one(tmp_path: Path) -> None:
     empty = {"old": b"old", "made/out/a": b"", "made/out/b/c": b""}
     assert left(recording, end, ["names"]) == [empty]
     assert left(recording, end, ["all"]) == [WHOLE]
+
+
+@pytest.mark.parametrize("system", ["Linux", "refuses", "has no such call"])
+def test_a_file_is_on_its_way_to_the_disk_in_whole_pieces_each_once(
+    system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A piece that is named twice could leave the page cache, and be read again from the disk."""
+    ranges = []
+
+    def advise(file: int, begin: int, size: int, advice: int) -> None:
+        ranges.append((begin, begin + size))
+        if system == "refuses":
+            raise OSError
+        given(file, begin, size, advice)
+
+    given = getattr(os, "posix_fadvise", None)
+    monkeypatch.setattr(os, "posix_fadvise", advise, raising=False)
+    if system == "has no such call":
+        monkeypatch.delattr(os, "posix_fadvise")
+    data = random.Random(3).randbytes(11 * 2**20)
+    cuts = [0, 1, 5, 2**22 - 1, 2**22, 2**22 + 3, 2**23 + 2**20, len(data)]
+    parts = [data[begin:end] for begin, end in itertools.pairwise(cuts)]
+    with storage.publish(str(tmp_path), "file") as file:
+        for at in range(0, len(parts), 2):
+            storage.write_all(file, *parts[at : at + 2])
+    assert (tmp_path / "file").read_bytes() == data
+    assert ranges == ([] if system == "has no such call" else [(0, 2**22), (2**22, 2**23)])

@@ -22,7 +22,12 @@ from tfrecorder.output.directory import is_in_place
 from tfrecorder.output.status import Failure, progress_bar, read_failure
 from tfrecorder.reading.commits import newest_commit
 from tfrecorder.runners import beam_options, local_workers
-from tfrecorder.runners.beam_patches import as_in_a_script, quiet_beam, stop_sampler
+from tfrecorder.runners.beam_patches import (
+    as_in_a_script,
+    quiet_beam,
+    sampled_often,
+    stop_sampler,
+)
 from tfrecorder.writing.worker import Task
 
 if TYPE_CHECKING:
@@ -81,7 +86,7 @@ def _run_on_beam(
     output_dir = task.output_dir
     runner = options.runner or DIRECT
     try:
-        with quiet_beam(), as_in_a_script():
+        with quiet_beam(), as_in_a_script(), sampled_often():
             if runner == "DataflowRunner":
                 return _run_on_dataflow(plan, output_dir, options)
             _run_and_wait(plan, task, options)
