@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from tfrecorder.reading.collate import BatchMemory, each
 from tfrecorder.reading.position import Position, Share, steps_of
 from tfrecorder.reading.records import NumberInEpoch, Records
 from tfrecorder.reading.trainers import accelerate_told, refuse_trainer
-from tfrecorder.reading.worker_batches import WorkerBatches, end_with_parent, pinned, start_method
+from tfrecorder.reading.worker_batches import Slots, WorkerBatches, end_with_parent, start_method
 
 
 @takes(TensorKeywords, BatchOptions)
@@ -79,31 +80,31 @@ class TensorBatches(of_arrays.Batches):
         share: Share,
     ) -> Generator[Any, None, None]:
         torch = _torch()
-        if self._options.num_workers:
-            yield from self._made_by_workers(torch, position, share)
-            return
-        made = super()._made(position, share)
-        if not torch.cuda.is_available():
-            yield from (each(_tensor, batch) for batch in made)
-            return
-        device = torch.cuda.current_device()
+        of_workers = self._options.num_workers > 0
+        make = self._made_by_workers if of_workers else super()._made
+        with contextlib.closing(make(position, share)) as made:
+            tensors = map(partial(each, _tensor), made)  # which keeps no batch
+            if not torch.cuda.is_available():
+                yield from tensors
+                return
+            device = torch.cuda.current_device()
 
-        def pin(batch: Any) -> Any:
-            torch.cuda.set_device(device)  # else this thread would occupy the first one too
-            return each(pinned, each(_tensor, batch))
+            def pin(batch: Any) -> Any:
+                torch.cuda.set_device(device)  # else this thread would occupy the first one too
+                return each(_pinned, batch)
 
-        with ThreadPool(1, "tfrecorder-pinning") as pool, contextlib.closing(made):
-            yield from map_ahead(pool, pin, made, ahead=2)
+            with ThreadPool(1, "tfrecorder-pinning") as pool:
+                yield from map_ahead(pool, pin, tensors, ahead=2)
 
     def _made_by_workers(
         self,
-        torch: Any,
         position: Position,
         share: Share,
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, None]:
         """The batches from a position to the end of its epoch, made ahead by a `DataLoader`."""
+        torch = _torch()
         options = self._options
-        workers = self._options.num_workers
+        workers = options.num_workers
         is_read_once = self._reader.is_local or options.local_cache is not None
         if position.mode == "blocks" and not is_read_once:
             raise OptionError.of(
@@ -112,23 +113,27 @@ class TensorBatches(of_arrays.Batches):
                 "each worker would read every block of a bucket; give another `shuffle`.",
             )
         waiting = prefetched(self._batch_bytes(), options.budget)
-        memory = BatchMemory(2 * len(self._elements.spec.decoded))
-        order = self._order(position)
+        ahead = max(1, min(2, waiting // workers))
+        images = self._elements.arrays(options.batch_size, BatchMemory(0))
         directories = [member.directory for member in self._records.members]
+        method = start_method(directories, options.map_fn)
+        # Besides those under way: what the loop has in hand, and what comes next.
+        slots = Slots(workers * ahead + 3 if method == "fork" else 0, images.values())
+        memory = BatchMemory(2 * len(images))
+        steps = steps_of(self._order(position), share, position.next)
         loader = torch.utils.data.DataLoader(
-            WorkerBatches(self._elements, self._reader, _tensor, memory),
-            sampler=steps_of(order, share, position.next),
+            WorkerBatches(self._elements, self._reader, _tensor, memory, slots),
+            sampler=((step, slots.take()) for step in steps),
             batch_size=None,  # each of its items is a batch
             num_workers=workers,
-            prefetch_factor=max(1, min(2, waiting // workers)),
-            pin_memory=torch.cuda.is_available(),
+            prefetch_factor=ahead,
             worker_init_fn=end_with_parent,
-            multiprocessing_context=start_method(directories, options.map_fn),
+            multiprocessing_context=method,
             # By default it would draw from the random numbers of the training.
             generator=torch.Generator().manual_seed(position.seed + position.epoch),
         )
         for answer in loader:
-            yield answer.batch_or_error()
+            yield slots.received(answer.slot, answer.batch_or_error())
 
 
 class BatchSampler(of_arrays.Progress):
@@ -282,11 +287,18 @@ def _torch() -> Any:
     return torch
 
 
-def _tensor(values: np.ndarray) -> Any:
-    """An array of a batch as a tensor; texts and bytes as a list."""
+def _pinned(values: Any) -> Any:
+    """A tensor in pinned memory; lists and None as they are."""
+    return values.pin_memory() if hasattr(values, "pin_memory") else values
+
+
+def _tensor(values: Any) -> Any:
+    """An array of a batch as a tensor; texts and bytes as a list; a tensor as it is."""
+    torch = _torch()
+    if isinstance(values, torch.Tensor):
+        return values
     if values.dtype == object:
         return values.tolist()
-    torch = _torch()
     if values.dtype.name == "bfloat16":  # from a package that extends NumPy
         return torch.from_numpy(values.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -70,7 +70,18 @@ def each(change: Callable[[Any], Any], batch: Any) -> Any:
     return change(batch)
 
 
-class BatchMemory:
+class Memory(Protocol):
+    """Where the images of a batch are written to."""
+
+    def empty(
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+    ) -> np.ndarray:
+        """An unfilled array."""
+
+
+class BatchMemory(Memory):
     """Gives arrays whose memory nobody else can reach.
 
     Each page of fresh memory costs a fault: together half of the CPU time of an image that is

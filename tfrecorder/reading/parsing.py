@@ -20,7 +20,7 @@ from tfrecorder.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, data_of
 from tfrecorder.images.geometry import Picture
 from tfrecorder.images.pixels import Encoded, Shape, shape_of
 from tfrecorder.options.read import ReadOptions
-from tfrecorder.reading.collate import BatchMemory, collate, with_mask
+from tfrecorder.reading.collate import Memory, collate, with_mask
 from tfrecorder.reading.decoding import (
     decode,
     decode_mask,
@@ -231,7 +231,7 @@ class Elements:
     def arrays(
         self,
         count: int,
-        memory: BatchMemory,
+        memory: Memory,
     ) -> dict[str, np.ndarray]:
         """Unfilled arrays for the images and masks of a batch, by the key of their column.
 

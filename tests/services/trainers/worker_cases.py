@@ -22,11 +22,13 @@ import pytest
 import torch
 from helpers.reading_cases import SAMPLES, damaged, photos
 from hypothesis import given, settings, strategies as st
+from PIL import Image as Pictures
 from torture import loader_workers
 from torture.trainings import Run, finish
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.schema import Image, Label, Mask, Schema, Split
 from tfrecorder.torch import batches
 
 pytest_plugins = ["services.gcs.fixtures"]
@@ -136,6 +138,68 @@ def test_arrays_are_read_by_threads() -> None:
 
 
 # ---------------------------------------------------------------------------------------------
+# The memory of batches
+
+SIDES: dict[str, Any] = {"image_size": (70, 90), "batch_size": 2, "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def with_masks(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Each photograph with a mask: what of it is dark."""
+    folder = tmp_path_factory.mktemp("masks")
+    rows = photos("TRAIN").reset_index(drop=True)
+    rows["image_uri"] = [str(SAMPLES / uri) for uri in rows["image_uri"]]
+    rows["mask_uri"] = [str(folder / f"{row}.png") for row in rows.index]
+    for source, mask in zip(rows["image_uri"], rows["mask_uri"], strict=True):
+        Pictures.open(source).convert("L").point(lambda value: value < 99).save(mask)
+    kinds = {"split": Split(), "image_uri": Image(), "label": Label(), "mask_uri": Mask()}
+    tfrecorder.convert(rows, folder / "out", schema=Schema(**kinds), progress=False)
+    return str(folder / "out")
+
+
+def flat(batch: Any) -> list[Any]:
+    """The tensors or arrays of a batch, one after the other."""
+    if isinstance(batch, dict):
+        batch = tuple(batch.values())
+    return [one for part in batch for one in flat(part)] if isinstance(batch, tuple) else [batch]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("options", [{}, {"layout": "NCHW", "dtype": "float32"}])
+def test_what_is_held_of_a_batch_stays_as_it_came(
+    with_masks: str, workers: int, options: dict[str, Any]
+) -> None:
+    """All of it, a part of it, or a view of a part: workers go on, and write to other memory."""
+    options |= SIDES | {"inputs": ["image_uri", "mask_uri"], "targets": ["label"]}
+    held: list[list[Any]] = []
+    for step, batch in enumerate(batches(with_masks, "TRAIN", num_workers=workers, **options)):
+        one = flat(batch)
+        assert all(tensor.is_contiguous() for tensor in one)
+        if step % 3 == 0:
+            one = [tensor[1:].flatten() for tensor in one]
+        held.append([] if step % 3 == 2 else one)
+        del one, batch
+    whole = list(tfrecorder.batches(with_masks, "TRAIN", **options))
+    assert len(held) == len(whole) == 18
+    for step, (ours, batch) in enumerate(zip(held, whole, strict=True)):
+        theirs = [array[1:].flatten() for array in flat(batch)] if step % 3 == 0 else flat(batch)
+        for pair in zip(ours, theirs, strict=False):
+            np.testing.assert_array_equal(*pair)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_write_to_memory_that_is_there(with_masks: str, workers: int) -> None:
+    """Each batch of torch's own is a file of shared memory, and its pages are new."""
+    places = {}
+    loop = batches(with_masks, "TRAIN", num_workers=workers, **SIDES)
+    for step, (images, _) in enumerate(loop):
+        places[images.data_ptr()] = step
+        images += 1
+    assert len(places) <= 2 * workers + 3 < 18
+    assert "/torch_" not in Path("/proc/self/maps").read_text()
+
+
+# ---------------------------------------------------------------------------------------------
 # How workers are started
 
 
@@ -191,14 +255,13 @@ def test_what_a_loader_pins_keeps_its_form(monkeypatch: pytest.MonkeyPatch) -> N
         return self
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 3)
-    monkeypatch.setattr(torch.accelerator, "set_device_index", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)
     steps = list(batches(OUT, "TEST", image_size=9, batch_size=4, num_workers=1))
     assert [type(step) for step in steps] == [tuple, tuple]
     assert [id(one) for one in pinned] == [id(one) for step in steps for one in step]
-    assert threading.main_thread().name not in threads
+    assert threads == {"tfrecorder-pinning"}
     texts = {"inputs": ["image_uri"], "targets": ["label"], "decode": False, "num_workers": 1}
     *_, (data, _labels) = batches(OUT, "TEST", batch_size=4, **texts)
     assert [type(one) for one in data] == [bytes] * 4
