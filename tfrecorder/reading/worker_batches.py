@@ -68,7 +68,7 @@ class _SlotMemory:
             return np.empty(shape, dtype)
         self._end = end
         # With a base of its own: by their base, views of the images are told from each other.
-        return np.frombuffer(memoryview(self._slot)[begin:end], dtype).reshape(shape)
+        return np.frombuffer(self._slot.data[begin:end], dtype).reshape(shape)
 
 
 class Slots:
