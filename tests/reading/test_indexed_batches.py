@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,25 @@ def test_leaving_the_loop_ends_its_threads(out: str) -> None:
         assert _threads() == 3
         break
     wait_for(lambda: _threads() == 0)
+
+
+def test_a_loop_that_is_left_leaves_its_memory_at_once(out: str) -> None:
+    """Not when Python next looks for what refers to itself, which may be epochs later."""
+
+    def under_way() -> int:
+        return sum(isinstance(one, Future) for one in gc.get_objects())
+
+    loop = batches(out, "TRAIN", batch_size=6, image_size=300, num_threads=2)
+    gc.collect()
+    gc.disable()
+    try:
+        before = under_way()
+        for _ in range(4):
+            for _batch in loop:
+                break
+        assert under_way() == before
+    finally:
+        gc.enable()
 
 
 @pytest.mark.slow
