@@ -38,7 +38,9 @@ def batches(
 
     The tensors share the arrays' memory.  With CUDA a thread copies them into pinned memory, so
     that `images.to("cuda", non_blocking=True)` copies while the GPU works.  Texts and bytes are
-    lists.  A trainer takes them as they are, or in `DataLoader(batches, batch_size=None)`.
+    lists.  Workers take the memory of a batch again once nobody here has it: give a process that
+    you fork a copy.  A trainer takes the batches as they are, or in
+    `DataLoader(batches, batch_size=None)`.
 
     Args:
         directory: as for `tfrecorder.batches`.

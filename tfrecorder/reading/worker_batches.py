@@ -82,8 +82,9 @@ class Slots:
     def __init__(self, count: int, images: Iterable[np.ndarray]) -> None:
         size = sum(array.nbytes + _ALIGNED for array in images)
         self._slots: list[np.ndarray] = []
-        for _ in range(count if size else 0):
-            self._slots.append(np.frombuffer(mmap.mmap(-1, size), np.uint8))
+        with contextlib.suppress(OSError):  # a limit: torch's own memory then serves
+            for _ in range(count if size else 0):
+                self._slots.append(np.frombuffer(mmap.mmap(-1, size), np.uint8))
         self._under_way: set[int] = set()
         self._unused = self._references(0) if self._slots else 0
 

@@ -6,6 +6,8 @@ TFRECORDER_DATASET: 36 photographs in TRAIN.
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
 import subprocess
 import sys
@@ -185,6 +187,19 @@ def test_what_is_held_of_a_batch_stays_as_it_came(
         theirs = [array[1:].flatten() for array in flat(batch)] if step % 3 == 0 else flat(batch)
         for pair in zip(ours, theirs, strict=False):
             np.testing.assert_array_equal(*pair)
+
+
+def test_where_memory_cannot_be_shared_batches_come_by_torch(
+    with_masks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    ours = batches(with_masks, "TRAIN", num_workers=2, **SIDES)
+    for pair in zip(ours, tfrecorder.batches(with_masks, "TRAIN", **SIDES), strict=True):
+        for one in zip(*map(flat, pair), strict=True):
+            np.testing.assert_array_equal(*one)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
