@@ -17,8 +17,9 @@ from typing import Any
 #: Objects that are made before Python looks for garbage, while Beam is imported.
 OBJECTS_MADE = 20_000
 
-#: Milliseconds between two looks at which step runs: the defaults of Beam, and ours.
-BEAM_SAMPLES, OUR_SAMPLES = (200,), (10,)
+#: Milliseconds between two looks at which step runs, as defaults of a function: of Beam, and ours.
+BEAM_SAMPLES = (200,)
+OUR_SAMPLES = (10,)
 
 
 def import_beam() -> None:
