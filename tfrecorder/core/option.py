@@ -212,6 +212,19 @@ def parse_size(size: int | str) -> int:
     return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
+def size_given(size: int) -> str:
+    """A size in bytes as `parse_size` takes it, in as few letters as say it exactly.
+
+    >>> size_given(134217728), size_given(1500), size_given(3 * 10**6)
+    ('128MiB', '1500', '3MB')
+    """
+    for unit in ("GiB", "MiB", "KiB", "GB", "MB", "KB"):
+        count, rest = divmod(size, _UNITS[unit.upper()])
+        if count and not rest:
+            return f"{count}{unit}"
+    return str(size)
+
+
 def plain(value: Any) -> Any:
     """A value that nothing else shares: not a NumPy scalar or a dict of the caller's.
 

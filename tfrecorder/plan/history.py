@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tfrecorder.core.option import spelled
+from tfrecorder.core.option import size_given, spelled
 from tfrecorder.display.tables import counted
 from tfrecorder.format.manifest import Manifest
 from tfrecorder.format.plan import OF_A_SOURCE, History, Plan, PlanKind
@@ -134,7 +134,7 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
     elif not is_same and not _OF_VALUES.intersection(changed):
         faults.append("the values in the source's rows have changed")
     for name in changed:
-        was, now_is = (_shown(options.get(name)) for options in (then, given))
+        was, now_is = (_shown(name, options.get(name)) for options in (then, given))
         faults.append(OptionDiffers(f"{spelled(name)} was {was} and now is {now_is}"))
     if staged.kind is not now.kind and (staged.changes_records or now.changes_records):
         faults.append(f"it is for {staged.kind.words}, not for {now.kind.words}")
@@ -143,5 +143,9 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
     return faults
 
 
-def _shown(value: object) -> str:
-    return "not given" if value is None else repr(value)
+def _shown(name: str, value: object) -> str:
+    if value is None:
+        return "not given"
+    if name == "shard_size" and isinstance(value, int):
+        return size_given(value)
+    return repr(value)
