@@ -24,8 +24,9 @@ from tfrecorder.reading.batches import BatchOptions
 from tfrecorder.reading.collate import BatchMemory, each
 from tfrecorder.reading.position import Position, Share, steps_of
 from tfrecorder.reading.records import NumberInEpoch, Records
+from tfrecorder.reading.shared_memory import Slots
 from tfrecorder.reading.trainers import accelerate_told, refuse_trainer
-from tfrecorder.reading.worker_batches import Slots, WorkerBatches, end_with_parent, start_method
+from tfrecorder.reading.worker_batches import WorkerBatches, end_with_parent, start_method
 
 
 @takes(TensorKeywords, BatchOptions)

@@ -137,7 +137,8 @@ def _run_one(tasks: queue.SimpleQueue[_Task | None]) -> bool:
             future.set_result(work(*args, **kwargs))
         except BaseException as error:
             future.set_exception(error)
-            # The error has this frame: in a ring, all that the work held would stay in memory.
+            # The error refers to this frame, and the future to the error.  If the frame went on
+            # referring to the future, all that the work held would stay in memory.
             del task, future
     return True
 

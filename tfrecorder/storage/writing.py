@@ -319,8 +319,8 @@ def remove_possible(
 def write_all(file: BinaryIO, *parts: bytes) -> None:
     """Write whole buffers: an unbuffered write may take only part of them.
 
-    On a disk, what fills a piece of the file is on its way when this returns: without that, who
-    syncs the file at last would wait for all of it.
+    On Linux, the disk begins to write each piece of the file once it is full.  Otherwise the sync
+    at the end would wait for all of it.
     """
     expected = sum(map(len, parts))
     written = os.writev(file.fileno(), parts)
