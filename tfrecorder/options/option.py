@@ -139,9 +139,11 @@ def takes(keywords: type, *classes: type) -> Callable[[F], F]:
         @functools.wraps(function)
         def call(*args: Any, **given: Any) -> Any:
             for name, value in given.items():
-                if name in in_python:
-                    raise OptionError.of(name, value, f"{in_python[name]}.")
-                if name not in fields and name not in signature.parameters:
+                known = name in fields or name in signature.parameters
+                meant = name if known else nearest(name, (*in_python, *optional))
+                if meant in in_python:
+                    raise OptionError.of(name, value, f"{in_python[meant]}.")
+                if not known:
                     refuse_unknown([name], optional)
             return function(*args, **given)
 
