@@ -139,7 +139,7 @@ class ConvertOptions(Options):
         None,
         text,
         "Rows with the same value in this column get the same split, such as all images of a "
-        "patient. For COCO and YOLO, put it into a CSV beside the annotations.",
+        "patient. With COCO or YOLO, a CSV beside the annotations has this column.",
         metavar="COLUMN",
     )
     group_by: str | None = content_option(

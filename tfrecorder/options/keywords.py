@@ -73,7 +73,7 @@ class _Rows(TypedDict, total=False):
     """Keep the shares of the splits within each label, not only over all rows."""
     split_by: str | None
     """Rows with the same value in this column get the same split, such as all images of a patient.
-    For COCO and YOLO, put it into a CSV beside the annotations."""
+    With COCO or YOLO, a CSV beside the annotations has this column."""
     check: Check
     """How to check each image. decode: accept only what decodes, so training never fails on it;
     strict: also reject what decodes with a warning; header: read only the headers of JPEG and PNG

@@ -50,7 +50,7 @@ class _SlotMemory:
         if end > len(self._slot):
             return np.empty(shape, dtype)
         self._end = end
-        # `collate` tells the arrays of a batch apart by their bases: each needs one of its own.
+        # Each array gets its own base, by which `collate` tells it from the others.
         return np.frombuffer(self._slot.data[begin:end], dtype).reshape(shape)
 
 
