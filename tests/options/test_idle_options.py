@@ -120,7 +120,7 @@ def test_validate_refuses_what_only_counts_for_images_that_it_opens(given: Any) 
     ("option", "words"),
     [
         ({"columns": {"path": "image_uri"}}, r"rename the columns, .*`frame\.rename\(columns="),
-        ({"column": {"path": "image_uri"}}, r"rename the columns, "),  # the shell's --column
+        ({"column": {"path": "image_uri"}}, "mean columns.*has it; rename the columns, "),
         ({"sep": ";"}, r"`pandas\.read_csv\(path, sep=';'\)`, and give the frame"),
         ({"encoding": "cp1252"}, r"`pandas\.read_csv\(path, encoding='cp1252'\)`"),
         ({"wait": True}, "its `result\\(\\)` waits"),

@@ -139,12 +139,15 @@ def takes(keywords: type, *classes: type) -> Callable[[F], F]:
         @functools.wraps(function)
         def call(*args: Any, **given: Any) -> Any:
             for name, value in given.items():
-                known = name in fields or name in signature.parameters
-                meant = name if known else nearest(name, (*in_python, *optional))
-                if meant in in_python:
-                    raise OptionError.of(name, value, f"{in_python[meant]}.")
-                if not known:
-                    refuse_unknown([name], optional)
+                if name in in_python:
+                    raise OptionError.of(name, value, f"{in_python[name]}.")
+                if name in fields or name in signature.parameters:
+                    continue
+                near = nearest(name, (*in_python, *optional))
+                if near in in_python:
+                    hint = f"did you mean {near}? Only the command line has it; {in_python[near]}."
+                    raise OptionError(f"there is no option {name!r}; {hint}")
+                refuse_unknown([name], optional)
             return function(*args, **given)
 
         shown_one: Any = call if in_python else function
